@@ -1,0 +1,220 @@
+"""Every error that Loopwright raises, by whose fault it is.
+
+LoopwrightError
+├── UsageError                      yours: a call or a definition that cannot work (is also a ValueError)
+│   ├── InvalidUpdateError          a node returned what the state cannot take
+│   ├── EmptyInputError             nothing to run on
+│   ├── ToolDefinitionError         a tool that cannot be offered to a model
+│   └── MissingExtraError           an optional package is not installed; names the pip line
+├── ModelError                      the model's or its provider's: `status_code`, `retryable`
+│   ├── AuthenticationError         401: the key is missing or wrong
+│   ├── PermissionDeniedError       403: the key may not do this
+│   ├── NotFoundError               404: no such model or address
+│   ├── BadRequestError             400, 422: the provider refused the request
+│   │   └── ContextLengthError      the conversation does not fit the model
+│   ├── RateLimitError              429
+│   ├── ServerError                 5xx
+│   ├── ModelConnectionError        no answer: DNS, refused, reset
+│   ├── ModelTimeoutError           no answer in time (is also a TimeoutError)
+│   ├── StreamError                 an error event inside a stream that had begun
+│   └── InvalidResponseError        a 200 that is no answer of that API
+├── ToolException                   a tool's own word that it failed
+├── OutputParserException           text that should have been parsed and could not be
+├── LimitReachedError               `on_limit="raise"`: names the limit
+├── GraphRecursionError             `recursion_limit` steps were made (is also a RecursionError)
+├── ThreadConflictError             another writer was first on this thread
+└── InternalError                   ours: please report it
+
+Control flow is not an error. `GraphBubbleUp` and `RunCancelled` are `BaseException`s, so that an
+`except Exception` of a tool or a hook cannot swallow a pause or a cancellation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "AuthenticationError",
+    "BadRequestError",
+    "ContextLengthError",
+    "EmptyInputError",
+    "GraphBubbleUp",
+    "GraphRecursionError",
+    "InternalError",
+    "InvalidResponseError",
+    "InvalidUpdateError",
+    "LimitReachedError",
+    "LoopwrightError",
+    "MissingExtraError",
+    "ModelConnectionError",
+    "ModelError",
+    "ModelTimeoutError",
+    "NotFoundError",
+    "OutputParserException",
+    "PermissionDeniedError",
+    "RateLimitError",
+    "RunCancelled",
+    "ServerError",
+    "StreamError",
+    "ThreadConflictError",
+    "ToolDefinitionError",
+    "ToolException",
+    "UsageError",
+]
+
+
+class LoopwrightError(Exception):
+    """Root of all errors of this library.
+
+    An error that ends a run carries the state so far in `state`; the thread goes on with
+    `agent.invoke(None, config)`.
+    """
+
+    state: dict[str, Any] | None = None
+
+
+class UsageError(LoopwrightError, ValueError):
+    """A call or a definition that cannot work. The message shows what to write instead."""
+
+
+class InvalidUpdateError(UsageError):
+    """A node, a tool or a caller gave an update that the state cannot take."""
+
+
+class EmptyInputError(UsageError):
+    """A run was asked for without input, and there is nothing saved to go on with."""
+
+
+class ToolDefinitionError(UsageError, TypeError):
+    """A function or class that cannot become a tool, with the mend in the message."""
+
+
+class MissingExtraError(UsageError, ImportError):
+    """An optional package is needed and not installed. The message has the pip line."""
+
+
+class ModelError(LoopwrightError):
+    """A model call failed. The provider's own sentence is in the text; keys never are."""
+
+    status_code: int | None
+    """HTTP status of the answer; None if there was none."""
+    retryable: bool
+    """Whether the same call may succeed later."""
+    retry_after: float | None
+    """Seconds the provider asked to wait; None if it did not say."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status_code: int | None = None,
+        retryable: bool | None = None,
+        retry_after: float | None = None,
+        code: str | None = None,
+        body: Any = None,
+    ) -> None:
+        super().__init__(message)
+        self.status_code = status_code
+        self.retryable = type(self).retryable_by_default if retryable is None else retryable
+        self.retry_after = retry_after
+        self.code = code
+        self.body = body
+
+    retryable_by_default = False
+
+
+class AuthenticationError(ModelError):
+    """401: the API key is missing or wrong."""
+
+
+class PermissionDeniedError(ModelError):
+    """403: the API key is not allowed to do this."""
+
+
+class NotFoundError(ModelError):
+    """404: no such model, or a wrong base URL."""
+
+
+class BadRequestError(ModelError):
+    """400, 413 or 422: the provider refused the request; its sentence says why."""
+
+
+class ContextLengthError(BadRequestError):
+    """The conversation is longer than the model can take."""
+
+
+class RateLimitError(ModelError):
+    """429: too many requests, or no quota left."""
+
+    retryable_by_default = True
+
+
+class ServerError(ModelError):
+    """5xx: the provider is in trouble."""
+
+    retryable_by_default = True
+
+
+class ModelConnectionError(ModelError, ConnectionError):
+    """The provider could not be reached, or the connection broke."""
+
+    retryable_by_default = True
+
+
+class ModelTimeoutError(ModelError, TimeoutError):
+    """The provider did not answer in time."""
+
+    retryable_by_default = True
+
+
+class StreamError(ModelError):
+    """The provider reported an error inside a stream that had already begun."""
+
+
+class InvalidResponseError(ModelError):
+    """A successful status with a body that is no answer of that API."""
+
+
+class ToolException(LoopwrightError):
+    """Raise it in a tool to tell the model that the tool failed.
+
+    `artifact` is kept on the error result, for programs that read it.
+    """
+
+    def __init__(self, *args: Any, artifact: Any = None) -> None:
+        super().__init__(*args)
+        self.artifact = artifact
+
+
+class OutputParserException(LoopwrightError, ValueError):
+    """Text that should hold a structured answer could not be parsed."""
+
+
+class LimitReachedError(LoopwrightError):
+    """A limit of `Limits` was reached and `on_limit="raise"` was asked for."""
+
+    limit: str
+
+    def __init__(self, message: str, *, limit: str) -> None:
+        super().__init__(message)
+        self.limit = limit
+
+
+class GraphRecursionError(LoopwrightError, RecursionError):
+    """`config["recursion_limit"]` steps were made and the graph had not ended."""
+
+
+class ThreadConflictError(LoopwrightError):
+    """Another run claimed this thread first; this one has run nothing."""
+
+
+class InternalError(LoopwrightError):
+    """A bug of this library. Please report it with the traceback."""
+
+
+class GraphBubbleUp(BaseException):
+    """Control flow that passes through nodes, tools and hooks untouched."""
+
+
+class RunCancelled(GraphBubbleUp):
+    """Thrown into a run whose reader has left or whose caller has cancelled it."""

@@ -1,0 +1,124 @@
+"""The only ways out of the core.
+
+Everything between a call of the user's and the world outside goes through a `Port`: calling a function that
+is not ours, iterating a model's stream, waiting for several things at once, sleeping, reading the clock,
+drawing an id, handing a token to whoever reads. The loop, the engine and every node are `async def` over it.
+
+Two worlds implement it, in `drive/`: `blocking.py` runs the same coroutines without an event loop (nothing in
+them ever really waits), `aio.py` inside the caller's own task. A third world, for tests or for a durable engine,
+is one more subclass. Rules that all of them keep:
+
+- a function that is not ours runs in the caller's `contextvars`, and never holds up a reader: while somebody
+  reads, under asyncio, or with a timeout, a plain function runs on a helper thread;
+- after something was emitted, `await port.pause()` lets the reader take it before anything else is asked for;
+- no port method swallows a cancellation.
+"""
+
+from __future__ import annotations
+
+import time
+import types
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+from loopwright.ids import new_id
+
+__all__ = ["PAUSE", "Port", "pause"]
+
+T = TypeVar("T")
+
+
+class _Pause:
+    """The one thing a core coroutine may yield of its own: "somebody may want to read now"."""
+
+    def __repr__(self) -> str:
+        return "PAUSE"
+
+
+PAUSE: Final = _Pause()
+
+
+@types.coroutine
+def pause() -> Generator[Any, None, None]:
+    """Stop here until the driver has handed what was emitted to the reader."""
+    yield PAUSE
+
+
+class Port(ABC):
+    """One world that the core can run in."""
+
+    reading: bool
+    """Whether somebody reads this run while it goes on. `pause` is worth its cost only then."""
+
+    @abstractmethod
+    async def call(
+        self,
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        is_async: bool,
+        timeout_s: float | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Call a user's function and return its result.
+
+        `is_async` says whether it is a coroutine function. Raises `TimeoutError` after `timeout_s` seconds; a plain
+        function's thread is then left to finish, a coroutine is cancelled.
+        """
+
+    @abstractmethod
+    async def consume(
+        self,
+        plain: Callable[[], Iterator[T]] | None,
+        coro: Callable[[], AsyncIterator[T]] | None,
+        take: Callable[[T], Any],
+        timeout_s: float | None = None,
+    ) -> None:
+        """Iterate a stream and hand each item to `take`, then let the reader read, then ask for the next.
+
+        One of `plain` and `coro` may be missing; each world takes the one that suits it.
+        """
+
+    @abstractmethod
+    async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]], limit: int | None = None) -> list[T | BaseException]:
+        """Run core coroutines at the same time, at most `limit` at once; results in order.
+
+        Exceptions are returned, not raised, so that no sibling is lost. Cancelling it cancels all that run.
+        """
+
+    @abstractmethod
+    async def bridge(
+        self,
+        hook: Callable[..., Any],
+        inner: Callable[..., Awaitable[Any]],
+        /,
+        *args: Any,
+        is_async: bool,
+    ) -> Any:
+        """Call `hook(*args, handler)`, a user's wrapper around a core coroutine function.
+
+        A coroutine hook awaits `handler(...)`, a plain one calls it and gets the result; either may do so any
+        number of times. `inner` itself always runs in the core.
+        """
+
+    @abstractmethod
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+    async def pause(self) -> None:
+        """Let the reader take what has been emitted."""
+        if self.reading:
+            await pause()
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """Seconds of a clock that never goes back."""
+        return time.monotonic()
+
+    def new_id(self) -> str:
+        """A unique id."""
+        return new_id()

@@ -1,0 +1,105 @@
+"""What a piece of running code may ask about the run it belongs to, and `config`, the caller's dictionary.
+
+A `Scope` stands for one step of one run: a node, a tool call, a hook, a model call outside of any agent.
+It lives in a context variable, so code below a run finds it without being handed it, on whatever
+thread or task it runs. Scopes are values: a child is a changed copy, the run's shared parts are shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, cast
+
+if TYPE_CHECKING:
+    from loopwright.port import Port
+
+__all__ = [
+    "RunnableConfig",
+    "Scope",
+    "StreamWriter",
+    "current_scope",
+    "ensure_config",
+    "merge_configs",
+]
+
+StreamWriter = Callable[[Any], None]
+"""Writes one value of the caller's choice to the `custom` stream. Works from any thread."""
+
+
+class RunnableConfig(TypedDict, total=False):
+    """The `config` argument of every call. Never changed in place, never part of the conversation."""
+
+    configurable: dict[str, Any]
+    """`thread_id`, `checkpoint_id`, `checkpoint_ns` and keys of the caller's own."""
+    recursion_limit: int
+    """Graph steps before `GraphRecursionError`."""
+    max_concurrency: int | None
+    """How many tasks of one step run at once."""
+    tags: list[str]
+    metadata: dict[str, Any]
+    callbacks: Any
+    """A list of `BaseCallbackHandler`."""
+    run_name: str
+    run_id: Any
+
+
+class Scope(Protocol):
+    """The run as seen from below. `graph` makes these; models and tools only ask them."""
+
+    port: Port
+    config: RunnableConfig
+
+    @property
+    def wants_tokens(self) -> bool:
+        """Whether anybody reads single tokens: a model that can stream should."""
+        ...
+
+    def token(self, chunk: Any, tags: Sequence[str], metadata: Mapping[str, Any] | None) -> None:
+        """Report one `AIMessageChunk` of a model call made here."""
+        ...
+
+    def message(self, message: Any, tags: Sequence[str], metadata: Mapping[str, Any] | None) -> None:
+        """Report a whole message of a model call made here (usage is counted; shown if no token was)."""
+        ...
+
+    @property
+    def writer(self) -> StreamWriter:
+        """The `custom` stream's writer."""
+        ...
+
+
+current_scope: ContextVar[Scope | None] = ContextVar("loopwright_scope", default=None)
+"""The scope of the code that is running, None outside of any run."""
+
+
+def ensure_config(config: RunnableConfig | Mapping[str, Any] | None) -> RunnableConfig:
+    """A shallow copy to work on; the caller's dictionary is never changed."""
+    return cast(RunnableConfig, dict(config)) if config else cast(RunnableConfig, {})
+
+
+def merge_configs(*configs: RunnableConfig | Mapping[str, Any] | None) -> RunnableConfig:
+    """Later ones win; `tags` and `callbacks` are joined, `metadata` and `configurable` are merged by key."""
+    merged: dict[str, Any] = {}
+    for config in configs:
+        if not config:
+            continue
+        for key, value in config.items():
+            if value is None:
+                continue
+            known = merged.get(key)
+            if known is None:
+                merged[key] = value
+            elif key in ("metadata", "configurable"):
+                merged[key] = {**known, **cast(dict[str, Any], value)}
+            elif key == "tags":
+                merged[key] = [*known, *(tag for tag in cast(list[str], value) if tag not in known)]
+            elif key == "callbacks":
+                merged[key] = [*_as_list(known), *_as_list(value)]
+            else:
+                merged[key] = value
+    return cast(RunnableConfig, merged)
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
