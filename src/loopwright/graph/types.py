@@ -8,7 +8,7 @@ an instance 0.1 µs. What a user unpacks (snapshots, tasks, state updates) is a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeAlias, cast
 
 from msgspec import Struct
 
@@ -212,7 +212,7 @@ class RetryPolicy(Struct, frozen=True):
         if isinstance(rule, type):
             return isinstance(error, rule)
         if isinstance(rule, Sequence):
-            return isinstance(error, tuple(rule))
+            return isinstance(error, tuple(cast("Sequence[type[Exception]]", rule)))
         return bool(rule(error))
 
     def pause_s(self, attempts: int, random: float = 0.0) -> float:
