@@ -1,0 +1,475 @@
+"""The asyncio world: the core inside the caller's own task.
+
+A root run is stepped where its reader stands: the futures it waits for are passed on to the loop, and at a pause the
+step returns to the reader (0.4 µs a token, against 7 through a second task and an event). Whatever else runs at the
+same time (tasks of a gather, a user's coroutine while somebody reads) is a task of its own, and hands over at each
+pause. As in the blocking world there is one place where a root stands still and delivers meanwhile: `_listen`.
+
+No timeout, task group or context token spans a pause: a reader may stay away for an hour, and it is the reader's
+task that such a timeout would cancel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from contextvars import Context, copy_context
+from threading import get_ident
+from typing import Any, TypeVar, cast
+
+from loopwright.drive.bridge import Call, answer, awaited, turn_away
+from loopwright.drive.outbox import Ack, Outbox
+from loopwright.drive.steps import InContext
+from loopwright.drive.threads import Job, start
+from loopwright.errors import RunCancelled
+from loopwright.port import PAUSE, Port, pause
+
+__all__ = ["AioPort", "AioStream", "run"]
+
+T = TypeVar("T")
+
+_GRACE_S = 1.0
+"""How long a cancelled run waits for its tasks to clean up. One that swallows its cancellation is left behind."""
+
+
+class _Steps:
+    """Awaitable that runs a core coroutine up to its next pause (True) or its end (False, then `result` is set)."""
+
+    __slots__ = ("coroutine", "enter", "result")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], context: Context) -> None:
+        self.coroutine = coroutine
+        self.enter = context.run
+        self.result: Any = None
+
+    def __await__(self) -> Generator[Any, Any, bool]:
+        return self.step(self.coroutine.send, None)
+
+    def step(self, step: Callable[[Any], Any], value: Any) -> Generator[Any, Any, bool]:
+        """Begin with `step(value)`: a send, or a throw."""
+        enter, coroutine = self.enter, self.coroutine
+        try:
+            yielded = enter(step, value)
+            while yielded is not PAUSE:
+                try:
+                    value = yield yielded
+                except BaseException as error:  # noqa: BLE001 - it belongs to the coroutine
+                    yielded = enter(coroutine.throw, error)
+                else:
+                    yielded = enter(coroutine.send, value)
+        except StopIteration as stop:
+            self.result = stop.value
+            return False
+        return True
+
+
+class _Throwing:
+    """Awaitable that throws into a core coroutine and runs it up to its next pause or its end."""
+
+    __slots__ = ("error", "steps")
+
+    def __init__(self, steps: _Steps, error: BaseException) -> None:
+        self.steps, self.error = steps, error
+
+    def __await__(self) -> Generator[Any, Any, bool]:
+        return self.steps.step(self.steps.coroutine.throw, self.error)
+
+
+class _Resumed:
+    """Awaitable that goes on with a coroutine which has already yielded a future."""
+
+    __slots__ = ("steps", "yielded")
+
+    def __init__(self, steps: _Steps, yielded: Any) -> None:
+        self.steps, self.yielded = steps, yielded
+
+    def __await__(self) -> Generator[Any, Any, bool]:
+        coroutine = self.steps.coroutine
+        try:
+            value = yield self.yielded
+        except BaseException as error:  # noqa: BLE001 - it belongs to the coroutine
+            return (yield from self.steps.step(coroutine.throw, error))
+        return (yield from self.steps.step(coroutine.send, value))
+
+
+async def run(coroutine: Coroutine[Any, Any, T], outbox: Outbox | None = None, context: Context | None = None) -> T:
+    """Run a core coroutine to its end in this task. With an `outbox`, each pause waits until the reader has read."""
+    context = context or copy_context()
+    if outbox is None:
+        return cast(T, await InContext(coroutine, context))
+    steps = _Steps(coroutine, context)
+    paused = await steps
+    while paused:
+        try:
+            await _handover(outbox)
+            error: BaseException | None = RunCancelled() if outbox.closed else None
+        except BaseException as caught:  # noqa: BLE001 - our task is cancelled: the coroutine has to know
+            error = caught
+        paused = await steps if error is None else await _Throwing(steps, error)
+    return cast(T, steps.result)
+
+
+async def _handover(outbox: Outbox) -> None:
+    """`Outbox.handover` for a task: wait until the reader has taken everything."""
+    bell = outbox.bell
+    if bell is None or outbox.closed:
+        return
+    loop = asyncio.get_running_loop()
+    taken: asyncio.Future[None] = loop.create_future()
+    thread = get_ident()
+
+    def settle() -> None:
+        if not taken.done():
+            taken.set_result(None)
+
+    bell(lambda: settle() if get_ident() == thread else loop.call_soon_threadsafe(settle))
+    await taken
+
+
+class AioStream(AsyncIterator[Any]):
+    """A run and its reader. Leaving it early, by `aclose` or by dropping it, ends the run in good order.
+
+    It is no asynchronous generator on purpose: after a `break` those clean up only when the event loop comes round
+    to it, and this does so at once unless the clean-up itself has to wait.
+    """
+
+    __slots__ = ("_failure", "_items", "_live", "_outbox", "_steps")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], outbox: Outbox, context: Context) -> None:
+        self._steps = _Steps(coroutine, context)
+        self._outbox = outbox
+        self._items = outbox.items
+        self._live = True
+        self._failure: BaseException | None = None
+
+    def __aiter__(self) -> AioStream:
+        return self
+
+    async def __anext__(self) -> Any:
+        items = self._items
+        while not items:
+            if not self._live:
+                await self._over()
+            try:
+                self._live = await self._steps
+            except BaseException as error:  # noqa: BLE001 - raised once the reader has what came before it
+                self._live, self._failure = False, error
+        return items.popleft()
+
+    async def _over(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """End the run now; its clean-up is over when this returns."""
+        self._outbox.close()
+        if not self._live:
+            return
+        self._live = False
+        try:
+            paused = await _Throwing(self._steps, RunCancelled())
+            while paused:
+                paused = await self._steps
+        except RunCancelled:
+            pass
+
+    def __del__(self) -> None:
+        if not self._live:
+            return
+        self._live = False
+        self._outbox.close()
+        steps = self._steps
+        try:
+            yielded = steps.enter(steps.coroutine.throw, RunCancelled())
+            while yielded is PAUSE:
+                yielded = steps.enter(steps.coroutine.send, None)
+        except (StopIteration, RunCancelled):
+            return
+        _finish_later(steps, yielded)
+
+
+_finishing: set[asyncio.Task[None]] = set()
+
+
+def _finish_later(steps: _Steps, yielded: Any) -> None:
+    """The clean-up of an abandoned run has to wait for something: let the loop finish it."""
+
+    async def finish() -> None:
+        try:
+            paused = await _Resumed(steps, yielded)
+            while paused:
+                paused = await steps
+        except RunCancelled:
+            pass
+
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:  # the loop is gone, and with it whatever was waited for
+        steps.coroutine.close()
+        return
+    task = loop.create_task(finish())
+    _finishing.add(task)
+    task.add_done_callback(_finishing.discard)
+
+
+class _Desk:
+    """Where a core waits on an event loop. Items as of `bridge.Desk`; whoever comes after `close` is turned away."""
+
+    __slots__ = ("_items", "_loop", "_open", "_thread", "_waiter")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop, self._thread = loop, get_ident()
+        self._items: deque[Call | Ack | None] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._open = True
+
+    def put(self, item: Call | Ack | None) -> None:
+        """Leave something, from any thread."""
+        if get_ident() == self._thread:
+            self._put(item)
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._put, item)
+        except RuntimeError:  # the loop is closed
+            turn_away(item)
+
+    def news(self, _: Any = None) -> None:
+        """Wake whoever waits: something has ended."""
+        self.put(None)
+
+    def _put(self, item: Call | Ack | None) -> None:
+        if not self._open:
+            turn_away(item)
+            return
+        self._items.append(item)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def get(self, deadline: float | None) -> Call | Ack | None:
+        """The next item. Raises `TimeoutError` at `deadline`, in the loop's time."""
+        while not self._items:
+            self._waiter = self._loop.create_future()
+            timer = None if deadline is None else self._loop.call_at(deadline, self._wake)
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+                if timer is not None:
+                    timer.cancel()
+            if not self._items and deadline is not None and self._loop.time() >= deadline:
+                raise TimeoutError
+        return self._items.popleft()
+
+    def close(self) -> None:
+        """Turn away whoever waits here, and whoever comes later."""
+        self._open = False
+        while self._items:
+            turn_away(self._items.popleft())
+
+
+class AioPort(Port):
+    """The asyncio world of one run. `root` is the run that is stepped in its reader's task."""
+
+    __slots__ = ("outbox", "reading", "root")
+
+    def __init__(self, outbox: Outbox | None = None, *, root: bool = False) -> None:
+        self.outbox = outbox
+        self.reading = outbox is not None
+        self.root = root
+
+    async def call(
+        self,
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        is_async: bool,
+        timeout_s: float | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        if not is_async:
+            return await self._join_thread(start(lambda: function(*args, **kwargs)), timeout_s)
+        if timeout_s is None and not self.reading:
+            return await function(*args, **kwargs)
+        return await self._join_task(function(*args, **kwargs), timeout_s)
+
+    async def consume(
+        self,
+        plain: Callable[[], Iterator[T]] | None,
+        coro: Callable[[], AsyncIterator[T]] | None,
+        take: Callable[[T], Any],
+        timeout_s: float | None = None,
+    ) -> None:
+        if coro is None:
+            await self._consume_thread(cast(Callable[[], Iterator[T]], plain), take, timeout_s)
+            return
+        source, reading = coro(), self.reading
+        try:
+            if timeout_s is None:
+                async for item in source:
+                    take(item)
+                    if reading:
+                        await pause()
+            else:
+                await self._consume_until(source, take, asyncio.get_running_loop().time() + timeout_s)
+        finally:
+            close = getattr(source, "aclose", None)
+            if close is not None:
+                await close()
+
+    async def _consume_until(self, source: AsyncIterator[T], take: Callable[[T], Any], deadline: float) -> None:
+        """The deadline counts the model's time and the reader's; only the waiting for the next item is cut short."""
+        while True:
+            remaining = max(0.0, deadline - asyncio.get_running_loop().time())
+            try:
+                async with asyncio.timeout(remaining):
+                    item = await anext(source)
+            except StopAsyncIteration:
+                return
+            take(item)
+            await self.pause()
+
+    async def _consume_thread(self, plain: Callable[[], Iterator[T]], take: Callable[[T], Any], timeout_s: float | None) -> None:
+        """A stream that only a thread can read: each item is handed over here."""
+        desk = _Desk(asyncio.get_running_loop())
+
+        async def accept(item: T) -> None:
+            take(item)
+            await self.pause()
+
+        def drain() -> None:
+            for item in plain():
+                Call(accept, (item,), {}).ask(desk.put)
+
+        await self._join_thread(start(drain), timeout_s, desk)
+
+    async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]], limit: int | None = None) -> list[T | BaseException]:
+        count = len(coroutines)
+        width = min(limit or count, count)
+        if width == 1:
+            return [await self._caught(coroutine) for coroutine in coroutines]
+        loop = asyncio.get_running_loop()
+        desk = _Desk(loop)
+        waiting = list(reversed(list(enumerate(coroutines))))
+        results: list[Any] = [None] * count
+        running: dict[int, asyncio.Task[Any]] = {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < width:
+                    index, coroutine = waiting.pop()
+                    running[index] = loop.create_task(run(coroutine, self.outbox))
+                    running[index].add_done_callback(desk.news)
+                await self._listen(desk, lambda: any(task.done() for task in running.values()), None)
+                for index in [index for index, task in running.items() if task.done()]:
+                    results[index] = _outcome_of(running.pop(index))
+        finally:
+            for _, coroutine in waiting:
+                coroutine.close()
+            await self._stop(list(running.values()), desk)
+        return results
+
+    async def _caught(self, coroutine: Coroutine[Any, Any, T]) -> T | BaseException:
+        """A lone task's outcome in the form of `gather`'s; cancellation is never an outcome."""
+        try:
+            return await coroutine
+        except (RunCancelled, asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - returned, not lost
+            return error
+
+    async def bridge(
+        self,
+        hook: Callable[..., Any],
+        inner: Callable[..., Awaitable[Any]],
+        /,
+        *args: Any,
+        is_async: bool,
+    ) -> Any:
+        if not is_async:
+            desk = _Desk(asyncio.get_running_loop())
+            job = start(lambda: hook(*args, lambda *a, **k: Call(inner, a, k).ask(desk.put)))
+            return await self._join_thread(job, None, desk)
+        if not self.reading:
+            return await hook(*args, inner)
+
+        async def handler(*a: Any, **k: Any) -> Any:
+            return await run(awaited(inner(*a, **k)), self.outbox)
+
+        return await self._join_task(hook(*args, handler), None)
+
+    async def sleep(self, seconds: float) -> None:
+        if self.reading:
+            await self._join_task(asyncio.sleep(seconds), None)
+        else:
+            await asyncio.sleep(seconds)
+
+    async def _join_thread(self, job: Job, timeout_s: float | None, desk: _Desk | None = None) -> Any:
+        desk = desk or _Desk(asyncio.get_running_loop())
+        job.on_done(desk.news)
+        try:
+            await self._listen(desk, lambda: job.done, timeout_s)
+        finally:
+            if not job.done:
+                job.cancel()
+            desk.close()
+        return job.outcome()
+
+    async def _join_task(self, coroutine: Coroutine[Any, Any, Any], timeout_s: float | None) -> Any:
+        loop = asyncio.get_running_loop()
+        task, desk = loop.create_task(coroutine), _Desk(loop)
+        task.add_done_callback(desk.news)
+        try:
+            await self._listen(desk, task.done, timeout_s)
+        finally:
+            await self._stop([task], desk, wait=timeout_s is None)
+        outcome = _outcome_of(task)
+        if isinstance(outcome, asyncio.CancelledError):
+            raise RuntimeError("the coroutine was cancelled from inside, not by its run") from outcome
+        if isinstance(outcome, BaseException) and task.exception() is outcome:
+            raise outcome
+        return outcome
+
+    async def _stop(self, tasks: list[asyncio.Task[Any]], desk: _Desk, *, wait: bool = True) -> None:
+        """Cancel what still runs. With `wait`, give it time to clean up."""
+        desk.close()
+        left = [task for task in tasks if not task.done()]
+        for task in left:
+            task.cancel()
+        if left and wait:
+            await asyncio.wait(left, timeout=_GRACE_S)
+        for task in left:
+            if task.done():
+                _outcome_of(task)
+            else:
+                task.add_done_callback(_outcome_of)
+
+    async def _listen(self, desk: _Desk, ended: Callable[[], bool], timeout_s: float | None) -> None:
+        """Stand still until `ended`. Raises `TimeoutError` after `timeout_s`."""
+        deadline = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
+        outbox = self.outbox if self.root and self.outbox is not None and self.outbox.bell is None else None
+        if outbox is not None:
+            outbox.bell = desk.put
+        try:
+            while not ended():
+                item = await desk.get(deadline)
+                if outbox is not None and outbox.items:
+                    await pause()
+                if isinstance(item, Call):
+                    await answer(item, outbox)
+                elif item is not None:
+                    item()
+        finally:
+            if outbox is not None:
+                outbox.bell = None
+
+
+def _outcome_of(task: asyncio.Task[Any]) -> Any:
+    """Result or exception of a task that is done, as a value."""
+    if task.cancelled():
+        return asyncio.CancelledError()
+    return task.exception() or task.result()
