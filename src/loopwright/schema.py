@@ -6,7 +6,7 @@ a provider's tool has). Rules:
 - pydantic is imported when the first schema is read or checked, never with this module;
 - a JSON schema is compact: no titles, no description of the whole (`schema_description` has it), references written
   out where they do not recurse, because several providers read no `$ref`;
-- data that does not fit raises a `ValueError` that names the place; pydantic's own `ValidationError` is one.
+- data that does not fit a class raises a `ValueError` that names the place: pydantic's own `ValidationError`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Union, cast
 
 from loopwright.errors import UsageError
@@ -65,14 +65,15 @@ def json_schema(schema: Any) -> dict[str, Any]:
 def validate(schema: Any, data: Any) -> Any:
     """`data` as the schema's own type: an instance, or a dictionary for a `TypedDict` and a JSON schema.
 
+    A JSON schema is a request to the model and is not enforced on its answer; a class is.
+
     Raises `ValueError` (pydantic's `ValidationError` is one) whose text names the field that does not fit.
     """
     if isinstance(schema, Mapping):
-        inner = _inner(_function_of(cast(Mapping[str, Any], schema)))
-        problem = _mismatch(inner, data, "", inner)
-        if problem:
-            raise ValueError(f"{schema_name(cast(Any, schema))}: {problem}")
-        return data
+        if not isinstance(data, Mapping):
+            words = f"{schema_name(cast(Any, schema))}: an object was expected, not {type(data).__name__}"
+            raise ValueError(words)  # noqa: TRY004 - what does not fit is a ValueError, as pydantic's is
+        return cast(Any, data)
     return _adapter(schema).validate_python(data)
 
 
@@ -101,12 +102,8 @@ def _adapter(schema: Any) -> Any:
     return TypeAdapter(_readable(schema, {}))
 
 
-def _describes_object(schema: type) -> bool:
-    return (
-        hasattr(schema, "model_json_schema")
-        or hasattr(schema, "__dataclass_fields__")
-        or (issubclass(schema, dict) and hasattr(schema, "__required_keys__"))
-    )
+def _describes_object(schema: Any) -> bool:
+    return any(hasattr(schema, mark) for mark in ("model_json_schema", "__dataclass_fields__", "__required_keys__"))
 
 
 def _readable(kind: Any, seen: dict[Any, Any]) -> Any:
@@ -114,7 +111,7 @@ def _readable(kind: Any, seen: dict[Any, Any]) -> Any:
 
     Before Python 3.12 pydantic refuses `typing.TypedDict`. A bare string in `Annotated` becomes the description.
     """
-    if isinstance(kind, type) and hasattr(kind, "__required_keys__") and issubclass(kind, dict):
+    if hasattr(kind, "__required_keys__"):
         return _typed_dict(kind, seen)
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin is None or not args or origin is Literal:
@@ -126,7 +123,8 @@ def _readable(kind: Any, seen: dict[Any, Any]) -> Any:
         return kind
     if origin is types.UnionType:
         return functools.reduce(lambda left, right: left | right, new)
-    return kind.copy_with(new) if hasattr(kind, "copy_with") else origin[new]
+    copy: Any = getattr(kind, "copy_with", None)
+    return copy(new) if copy is not None else origin[new]
 
 
 def _typed_dict(kind: Any, seen: dict[Any, Any]) -> Any:
@@ -139,10 +137,11 @@ def _typed_dict(kind: Any, seen: dict[Any, Any]) -> Any:
     seen[kind] = kind
     fields: dict[str, Any] = {}
     for name, hint in typing.get_type_hints(kind, include_extras=True).items():
-        while typing.get_origin(hint) in (Required, NotRequired, ReadOnly):
-            hint = typing.get_args(hint)[0]
+        bare = hint
+        while typing.get_origin(bare) in (Required, NotRequired, ReadOnly):
+            bare = typing.get_args(bare)[0]
         wrap = Required if name in kind.__required_keys__ else NotRequired
-        fields[name] = wrap[_readable(hint, seen)]
+        fields[name] = wrap[_readable(bare, seen)]
     made: Any = TypedDict(kind.__name__, fields)  # type: ignore[misc]
     made.__doc__, made.__module__ = kind.__doc__, kind.__module__
     seen[kind] = made
@@ -239,86 +238,3 @@ def _compact(schema: Mapping[str, Any]) -> dict[str, Any]:
             pending |= recursive
     whole.update(kept)
     return whole
-
-
-_JSON_TYPES: dict[str, Callable[[Any], bool]] = {
-    "object": lambda value: isinstance(value, Mapping),
-    "array": lambda value: isinstance(value, (list, tuple)),
-    "string": lambda value: isinstance(value, str),
-    "boolean": lambda value: isinstance(value, bool),
-    "null": lambda value: value is None,
-    "number": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
-    "integer": lambda value: (
-        not isinstance(value, bool) and (isinstance(value, int) or (isinstance(value, float) and value.is_integer()))
-    ),
-}
-
-
-def _mismatch(schema: Any, value: Any, place: str, root: Mapping[str, Any]) -> str | None:
-    """Why `value` does not fit, with the place; None if it does. Keywords it does not know ask for nothing."""
-    if schema is True or not isinstance(schema, Mapping):
-        return None if schema is not False else f"{place or 'the value'} is not allowed"
-    rules = _resolved(cast(Mapping[str, Any], schema), root)
-    where = place or "the value"
-    kinds = rules.get("type")
-    if kinds is not None:
-        wanted: list[str] = [kinds] if isinstance(kinds, str) else list(kinds)
-        if not any(_JSON_TYPES.get(kind, lambda _value: True)(value) for kind in wanted):
-            return f"{where} should be {' or '.join(wanted)}, not {type(value).__name__}"
-    if "const" in rules and value != rules["const"]:
-        return f"{where} should be {rules['const']!r}, not {value!r}"
-    if "enum" in rules and value not in rules["enum"]:
-        return f"{where} should be one of {rules['enum']!r}, not {value!r}"
-    for part in rules.get("allOf", ()):
-        if problem := _mismatch(part, value, place, root):
-            return problem
-    for key in ("anyOf", "oneOf"):
-        if key in rules:
-            problems = [_mismatch(part, value, place, root) for part in rules[key]]
-            if problems and all(problems):
-                return " or ".join(dict.fromkeys(problem for problem in problems if problem))
-    return _bounds(rules, value, where) or _parts(rules, value, place, root)
-
-
-def _bounds(rules: Mapping[str, Any], value: Any, where: str) -> str | None:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if "minimum" in rules and value < rules["minimum"]:
-            return f"{where} should be at least {rules['minimum']}, not {value}"
-        if "maximum" in rules and value > rules["maximum"]:
-            return f"{where} should be at most {rules['maximum']}, not {value}"
-        if "exclusiveMinimum" in rules and value <= rules["exclusiveMinimum"]:
-            return f"{where} should be more than {rules['exclusiveMinimum']}, not {value}"
-        if "exclusiveMaximum" in rules and value >= rules["exclusiveMaximum"]:
-            return f"{where} should be less than {rules['exclusiveMaximum']}, not {value}"
-    if isinstance(value, (str, list)):
-        what, count = ("Length", len(value)) if isinstance(value, str) else ("Items", len(cast(list[Any], value)))
-        unit = "characters" if what == "Length" else "items"
-        if count < rules.get(f"min{what}", 0):
-            return f"{where} should have at least {rules[f'min{what}']} {unit}, not {count}"
-        if f"max{what}" in rules and count > rules[f"max{what}"]:
-            return f"{where} should have at most {rules[f'max{what}']} {unit}, not {count}"
-    if isinstance(value, str) and "pattern" in rules:
-        import re
-
-        if not re.search(rules["pattern"], value):
-            return f"{where} should match {rules['pattern']!r}, not {value!r}"
-    return None
-
-
-def _parts(rules: Mapping[str, Any], value: Any, place: str, root: Mapping[str, Any]) -> str | None:
-    if isinstance(value, Mapping):
-        fields = cast(Mapping[str, Any], value)
-        properties: Mapping[str, Any] = rules.get("properties", {})
-        missing = [name for name in rules.get("required", ()) if name not in fields]
-        if missing:
-            return f"{f'{place}.' if place else ''}{missing[0]} is missing"
-        others = rules.get("additionalProperties", True)
-        for name, inner in fields.items():
-            rule = properties.get(name, others)
-            if problem := _mismatch(rule, inner, f"{place}.{name}" if place else name, root):
-                return problem
-    elif isinstance(value, (list, tuple)) and "items" in rules:
-        for index, item in enumerate(cast(list[Any], value)):
-            if problem := _mismatch(rules["items"], item, f"{place}[{index}]", root):
-                return problem
-    return None
