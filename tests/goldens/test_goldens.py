@@ -1,0 +1,77 @@
+"""Scenarios recorded from LangChain, run on ours: nothing may differ that `expected.py` does not name.
+
+The scenarios and their runner lie beside the project, in `../shared/goldens`; without them these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.goldens.expected import EXPECTED, LATER
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDENS = ROOT.parent / "shared" / "goldens"
+TOPICS = ("loop", "tools", "stream", "structured", "middleware", "model", "messages", "store", "graph")
+"""Topics 01, 02, 03, 06, 07 and 09, by the first word of their scenarios."""
+
+here = pytest.mark.skipif(not (GOLDENS / "harness").is_dir(), reason="no ../shared/goldens beside this project")
+
+
+def run_topic(topic: str, report: Path) -> dict[str, dict[str, Any]]:
+    """Scenario -> its `problems`, `steps_ok`, `steps` and `tags`."""
+    command = ["-m", "harness.run", "check", "--lib", "loopwright", "--libmap", "libmap.json", "--level", "core"]
+    options = ["--set", "visible", "--only", f"{topic}/", "--quiet", "--json", str(report)]
+    process = subprocess.run(
+        [sys.executable, "-B", *command, *options],
+        cwd=GOLDENS,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert report.exists(), process.stdout + process.stderr
+    found = json.loads(report.read_text(encoding="utf-8"))
+    return {name: result for name, result in found.items() if name.startswith(f"{topic}/")}
+
+
+@here
+@pytest.mark.slow
+@pytest.mark.parametrize("topic", TOPICS)
+def test_nothing_differs_that_is_not_named(topic: str, tmp_path: Path, golden_counts: dict[str, int]) -> None:
+    """A scenario that is named as different and no longer is fails too: the list tells the truth both ways."""
+    results = run_topic(topic, tmp_path / "report.json")
+    assert results, f"no scenario of {topic!r}"
+    differing = {name: result["problems"] for name, result in results.items() if result["problems"]}
+    count(results, golden_counts)
+
+    unexpected = {name: problems for name, problems in differing.items() if name not in EXPECTED}
+    lines = [line for name, problems in unexpected.items() for line in (f"\n{name}", *(f"    {p}" for p in problems))]
+    assert not unexpected, "differs, and expected.py does not name it:" + "\n".join(lines)
+    assert sorted(name for name in EXPECTED if name in results and name not in differing) == []
+
+
+def count(results: dict[str, dict[str, Any]], counts: dict[str, int]) -> None:
+    for name, result in results.items():
+        reason = EXPECTED.get(name, "")
+        kind = "same" if not result["problems"] else "unexpected" if not reason else "on purpose"
+        counts["later" if kind == "on purpose" and reason.startswith(LATER) else kind] += 1
+        counts["steps_ok"] += result["steps_ok"]
+        counts["steps"] += result["steps"]
+
+
+@here
+def test_names_are_those_of_scenarios() -> None:
+    known = {path.stem.replace("__", "/", 1) for path in (GOLDENS / "visible" / "golden").glob("*.json")}
+    assert sorted(set(EXPECTED) - known) == []
+
+
+def test_differences_on_purpose_are_documented() -> None:
+    rows = (ROOT / "docs" / "differences.md").read_text(encoding="utf-8").splitlines()
+    titles = {row.split("|")[1].strip() for row in rows if row.startswith("| ")}
+    assert sorted({row for row in EXPECTED.values() if not row.startswith(LATER)} - titles) == []
