@@ -30,6 +30,9 @@ def _no_beat() -> None:
     """The heartbeat of a run that nobody watches."""
 
 
+_NO_CONTEXT: Any = None
+
+
 class Runtime(Generic[ContextT]):
     """The running run: what the caller gave it, and what it offers."""
 
@@ -64,7 +67,7 @@ class Runtime(Generic[ContextT]):
     def __init__(
         self,
         *,
-        context: ContextT = cast(Any, None),
+        context: ContextT = _NO_CONTEXT,
         store: Any = None,
         stream_writer: StreamWriter = _write_nowhere,
         heartbeat: Any = _no_beat,
@@ -89,7 +92,7 @@ class Runtime(Generic[ContextT]):
         values = {name: getattr(self, name) for name in Runtime.__slots__}
         unknown = changes.keys() - values.keys()
         if unknown:
-            raise TypeError(f"a Runtime has no {sorted(unknown)[0]!r}; it has {', '.join(Runtime.__slots__)}")
+            raise TypeError(f"a Runtime has no {min(unknown)!r}; it has {', '.join(Runtime.__slots__)}")
         return Runtime(**{**values, **changes})
 
     def __repr__(self) -> str:
@@ -102,6 +105,7 @@ def get_runtime(context_schema: type[ContextT] | None = None) -> Runtime[Context
 
     Raises `RuntimeError` outside of a run.
     """
+    del context_schema
     runtime = getattr(current_scope.get(), "runtime", None)
     if runtime is None:
         raise RuntimeError(

@@ -46,8 +46,8 @@ class Hook:
     coro: Callable[..., Any] | None
     can_jump_to: tuple[JumpTo, ...]
     prompt: Callable[..., Any] | None
-    """Of a `dynamic_prompt`: the user's function. To call it and then `with_prompt` is the same as the wrap hook, without
-    the bridge that a plain wrap hook needs."""
+    """Of a `dynamic_prompt`: the user's function. To call it and then `with_prompt` is the same as the wrap hook,
+    without the bridge that a plain wrap hook needs."""
 
     def __init__(
         self,
@@ -138,8 +138,8 @@ def _check_names(listed: list[Middleware]) -> None:
             raise UsageError(f"the same middleware, {name!r}, is in the list twice: leave one out")
         else:
             raise UsageError(
-                f"two middlewares are named {name!r}: {_source(seen[name])} and {_source(each)}. Give one another name: "
-                f'`name="..."` to the decorator, or `.name = "..."` on the instance'
+                f"two middlewares are named {name!r}: {_source(seen[name])} and {_source(each)}. "
+                f'Give one another name: `name="..."` to the decorator, or `.name = "..."` on the instance'
             )
 
 

@@ -8,9 +8,20 @@ changed copy (`request.override(...)`) and the state stays as it was.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, TypeAlias, TypedDict, Union, cast
-
-from typing import NotRequired, Required, Unpack
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    NotRequired,
+    Required,
+    TypeAlias,
+    TypedDict,
+    Unpack,
+    cast,
+)
 
 from loopwright.errors import UsageError
 from loopwright.graph.runtime import Runtime
@@ -235,7 +246,7 @@ class ExtendedModelResponse(Generic[ResponseT]):
         return f"ExtendedModelResponse(model_response={self.model_response!r}, command={self.command!r})"
 
 
-ModelCallResult: TypeAlias = Union[ModelResponse[Any], AIMessage, ExtendedModelResponse[Any]]
+ModelCallResult: TypeAlias = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
 """What a `wrap_model_call` hook may return."""
 
 

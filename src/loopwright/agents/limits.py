@@ -1,0 +1,459 @@
+"""What a run may spend, and the account of what it has spent.
+
+`Limits` are the caller's figures, None where there is no limit. A `Budget` keeps the account of one run. A run inside
+another's tool keeps its own account and charges everything to the one above as well, so that the limits of the
+outermost run hold for the whole tree. Rules:
+
+- what is reached ends the run; it is asked for before the thing is done, so no figure is exceeded by more than one
+  model call's tokens, cost or time;
+- calls that were refused are not counted, and of one turn all calls are allowed or none;
+- `repeats` counts consecutive turns in which the same call had the same result, `failures` the errors of one tool with
+  no success of it between them; both look at one run, and only at its last turn;
+- an account is plain data at any time (`snapshot`), and a resumed run goes on from there (`restore`);
+- a round of all of it costs about a microsecond; nothing walks the history.
+"""
+
+from __future__ import annotations
+
+import time
+from _thread import RLock
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from zlib import crc32
+
+from msgspec import Struct, structs
+
+from loopwright.errors import LimitReachedError, UsageError
+
+if TYPE_CHECKING:
+    from loopwright.messages import AIMessage, AnyMessage, ToolMessage
+
+__all__ = ["Budget", "LimitName", "Limits", "Reached", "Remaining"]
+
+LimitName: TypeAlias = Literal["model_calls", "tool_calls", "tokens", "cost", "seconds", "repeats", "failures"]
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """What one call of an agent may spend, the runs inside its tools counted in. None: no limit.
+
+    Raises `UsageError` for figures that cannot be meant.
+    """
+
+    model_calls: int | None = 100
+    tool_calls: int | None = 200
+    tokens: int | None = None
+    """Input and output of all model calls."""
+    cost: float | None = None
+    """In the currency of the model's prices (`response_metadata["cost"]`)."""
+    seconds: float | None = None
+    """From the start; time between an interrupt and its resume is not counted."""
+    repeats: int | None = 5
+    """Consecutive turns with the same call and the same result."""
+    failures: int | None = 8
+    """Errors of one tool in a row."""
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            value: Any = getattr(self, name)
+            if value is None:
+                continue
+            number = isinstance(value, (int, float) if name in ("cost", "seconds") else int)
+            if not number or isinstance(value, bool):
+                kind = "a number" if name in ("cost", "seconds") else "an integer"
+                raise UsageError(f"Limits({name}={value!r}): {kind} is needed, or None for no limit")
+            if not value >= least or (least == 0 and name != "tool_calls" and value == 0):
+                floor = f"at least {least}" if least or name == "tool_calls" else "more than 0"
+                raise UsageError(f"Limits({name}={value!r}): {floor} is needed, or None for no limit")
+
+    def replace(self, **changes: Any) -> Limits:
+        """A copy with other figures."""
+        return structs.replace(self, **changes)
+
+
+_LEAST: dict[str, int] = {
+    "model_calls": 1,
+    "tool_calls": 0,
+    "tokens": 1,
+    "cost": 0,
+    "seconds": 0,
+    "repeats": 2,  # at 1 every first call would be a repetition
+    "failures": 1,
+}
+
+
+class Reached(Struct, frozen=True):
+    """A limit that ends the run. Its name is the run's stop reason."""
+
+    limit: LimitName
+    used: float | None
+    """What was used when the run was stopped; None if it could not be measured."""
+    allowed: float
+    tool: str | None = None
+    """Of `repeats` and `failures`: the tool."""
+
+    @property
+    def sentence(self) -> str:
+        """For the notice at the end of the run."""
+        return f"The run was stopped: {self._what()} (limit {self.limit}={self.allowed:g})."
+
+    @property
+    def not_run(self) -> str:
+        """For the result of a call that the model asked for and that was not run."""
+        return f"Not run: {self._what()}."
+
+    @property
+    def error(self) -> LimitReachedError:
+        """For `on_limit="raise"`."""
+        return LimitReachedError(self.sentence, limit=self.limit)
+
+    def _what(self) -> str:
+        used = 0.0 if self.used is None else self.used
+        if self.limit == "cost":
+            if self.used is None:
+                return "what its model calls cost is not known, so the limit on it cannot be kept"
+            return f"its model calls have cost {used:.4g}"
+        if self.limit == "seconds":
+            return f"it took {used:.1f} seconds"
+        if self.limit == "repeats":
+            return f"the tool {self.tool!r} was called in the same way with the same result {used:g} times in a row"
+        if self.limit == "failures":
+            return f"the tool {self.tool!r} failed {used:g} times in a row"
+        if self.limit == "tool_calls":
+            return f"it needs {used:g} tool calls"
+        return f"{used:g} {'tokens were used' if self.limit == 'tokens' else 'model calls were made'}"
+
+
+class Remaining(Struct, frozen=True):
+    """What may still be spent, the runs above counted in. None: no limit."""
+
+    model_calls: int | None
+    tool_calls: int | None
+    tokens: int | None
+    cost: float | None
+    seconds: float | None
+
+
+class _Seen(Struct):
+    """One call of the last turn. After a resume only the digests are known."""
+
+    name: str
+    args: Any
+    content: Any
+    streak: int
+    restored: bool = False
+
+    def same(self, name: str, args: Any, content: Any) -> bool:
+        if self.name != name:
+            return False
+        if self.restored:
+            return self.args == _digest(args) and self.content == _digest(content)
+        return bool(self.content == content and self.args == args)
+
+
+class Budget:
+    """The account of one run. Hooks and tools read it as `runtime.budget`.
+
+    Any thread may read it and charge to it. `after_turn` is for the run's own loop.
+    """
+
+    __slots__ = (
+        "_cost",
+        "_elapsed_before",
+        "_estimated",
+        "_failing",
+        "_input",
+        "_input_details",
+        "_last_turn",
+        "_limits_spending",
+        "_lock",
+        "_output",
+        "_output_details",
+        "_started",
+        "_total",
+        "_unpriced",
+        "chain",
+        "clock",
+        "limits",
+        "model_calls",
+        "price",
+        "tool_calls",
+    )
+
+    model_calls: int
+    """Calls begun, by this run and those inside it."""
+    tool_calls: int
+    """Calls allowed, in this run and those inside it."""
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        parent: Budget | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        price: Callable[[AIMessage], float | None] | None = None,
+    ) -> None:
+        """`clock` gives seconds; `price` the cost of one reply, for models that do not report it themselves."""
+        self.limits = Limits() if limits is None else limits
+        self.chain: tuple[Budget, ...] = (self,) if parent is None else (self, *parent.chain)
+        self.clock = clock
+        self.price = price
+        own = self.limits
+        self._limits_spending = own.tokens is not None or own.cost is not None or own.seconds is not None
+        self._lock: Any = RLock() if parent is None else parent._lock
+        self.model_calls = self.tool_calls = 0
+        self._input = self._output = self._total = self._estimated = 0
+        self._input_details: dict[str, int] = {}
+        self._output_details: dict[str, int] = {}
+        self._cost: float | None = None
+        self._unpriced = False
+        self._elapsed_before = 0.0
+        self._started = clock()
+        self._last_turn: list[_Seen] = []
+        self._failing: dict[str, int] = {}
+
+    # -- what the loop asks and tells ------------------------------------------------------------------------------
+
+    def before_model(self) -> Reached | None:
+        """Ask for one model call. It is counted unless a limit is reached."""
+        with self._lock:
+            for budget in self.chain:
+                allowed = budget.limits.model_calls
+                if allowed is not None and budget.model_calls >= allowed:
+                    return Reached("model_calls", budget.model_calls, allowed)
+                if budget._limits_spending and (reached := budget._spent()) is not None:
+                    return reached
+            for budget in self.chain:
+                budget.model_calls += 1
+        return None
+
+    def after_model(self, message: AIMessage, sent: Sequence[AnyMessage] | None = None) -> Reached | None:
+        """Charge a reply's tokens and cost. What is reached forbids the calls that it asks for, not the reply itself.
+
+        `sent` is what the model was given; it is read only where tokens are limited and the reply does not report any.
+        """
+        usage = message.usage_metadata
+        cost = message.response_metadata.get("cost") if self.price is None else self.price(message)
+        estimated = 0
+        if usage is None and any(budget.limits.tokens is not None for budget in self.chain):
+            estimated = _estimate(message, sent)
+        with self._lock:
+            reached = None
+            for budget in self.chain:
+                if usage is not None:
+                    budget._charge(usage)
+                budget._estimated += estimated
+                if cost is None:
+                    budget._unpriced = True
+                else:
+                    budget._cost = cost + (budget._cost or 0.0)
+                if reached is None and budget._limits_spending:
+                    reached = budget._spent()
+        return reached
+
+    def reserve_tools(self, count: int) -> Reached | None:
+        """Ask for the tool calls of one turn. All are counted, or a limit is reached and none is."""
+        with self._lock:
+            for budget in self.chain:
+                allowed = budget.limits.tool_calls
+                if allowed is not None and budget.tool_calls + count > allowed:
+                    return Reached("tool_calls", budget.tool_calls + count, allowed)
+            for budget in self.chain:
+                budget.tool_calls += count
+        return None
+
+    def after_turn(self, calls: Sequence[Mapping[str, Any]], results: Sequence[ToolMessage | None]) -> Reached | None:
+        """Tell the calls of a turn and their results, in the same order; None where a call has no message of its own."""
+        repeats, failures = self.limits.repeats, self.limits.failures
+        reached: Reached | None = None
+        turn: list[_Seen] = []
+        for call, result in zip(calls, results, strict=True):
+            if result is None:
+                continue
+            name: str = call["name"]
+            if result.status == "error":
+                count = self._failing[name] = self._failing.get(name, 0) + 1
+                if failures is not None and count >= failures:
+                    reached = reached or Reached("failures", count, failures, name)
+            elif self._failing:
+                self._failing.pop(name, None)
+            if repeats is not None:
+                streak = self._repeated(turn, name, call["args"], result.content)
+                if streak >= repeats:
+                    reached = reached or Reached("repeats", streak, repeats, name)
+        self._last_turn = turn
+        return reached
+
+    def _repeated(self, turn: list[_Seen], name: str, args: Any, content: Any) -> int:
+        """In how many turns, up to this one, this call was made with this result. Adds it to `turn`."""
+        for seen in turn:
+            if seen.same(name, args, content):
+                return seen.streak
+        streak = 1
+        for seen in self._last_turn:
+            if seen.same(name, args, content):
+                streak += seen.streak
+                break
+        turn.append(_Seen(name, args, content, streak))
+        return streak
+
+    def charge(self, message: AIMessage) -> None:
+        """Count a model call that was made beside the loop, by a tool or a hook, with its tokens and cost."""
+        with self._lock:
+            for budget in self.chain:
+                budget.model_calls += 1
+        self.after_model(message)
+
+    # -- what hooks, tools and the result read ---------------------------------------------------------------------
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """What the models reported: `input_tokens`, `output_tokens`, `total_tokens`, and their details where known."""
+        with self._lock:
+            usage: dict[str, Any] = {
+                "input_tokens": self._input,
+                "output_tokens": self._output,
+                "total_tokens": self._total,
+            }
+            if self._input_details:
+                usage["input_token_details"] = dict(self._input_details)
+            if self._output_details:
+                usage["output_token_details"] = dict(self._output_details)
+        return usage
+
+    @property
+    def tokens(self) -> int:
+        """What counts against `Limits.tokens`: reported tokens, and estimates where a model reports none."""
+        return self._total + self._estimated
+
+    @property
+    def cost(self) -> float | None:
+        """What the model calls have cost; None while no price is known."""
+        return self._cost
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of running; the time between an interrupt and its resume is not in it."""
+        return self._elapsed_before + self.clock() - self._started
+
+    @property
+    def deadline(self) -> float | None:
+        """The moment, on `clock`, at which `Limits.seconds` of this run or of one above is over."""
+        ends = [
+            budget._started - budget._elapsed_before + budget.limits.seconds
+            for budget in self.chain
+            if budget.limits.seconds is not None
+        ]
+        return min(ends, default=None)
+
+    def remaining(self) -> Remaining:
+        """What may still be spent. Never below zero."""
+        with self._lock:
+            left = [
+                (
+                    _left(budget.limits.model_calls, budget.model_calls),
+                    _left(budget.limits.tool_calls, budget.tool_calls),
+                    _left(budget.limits.tokens, budget.tokens),
+                    _left(budget.limits.cost, budget._cost or 0.0),
+                    None if budget.limits.seconds is None else _left(budget.limits.seconds, budget.elapsed),
+                )
+                for budget in self.chain
+            ]
+        least: list[Any] = [
+            min((x for x in column if x is not None), default=None) for column in zip(*left, strict=True)
+        ]
+        return Remaining(*least)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Budget model_calls={self.model_calls} tool_calls={self.tool_calls} tokens={self.tokens} "
+            f"cost={self._cost} of {self.limits!r}>"
+        )
+
+    # -- across a pause --------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """The account as plain data. Of the last turn's results only digests are kept: the state has them already."""
+        with self._lock:
+            return {
+                "model_calls": self.model_calls,
+                "tool_calls": self.tool_calls,
+                "usage": self.usage,
+                "estimated": self._estimated,
+                "cost": self._cost,
+                "unpriced": self._unpriced,
+                "elapsed": self.elapsed,
+                "turn": [
+                    [seen.name, seen.args, seen.content, seen.streak]
+                    if seen.restored
+                    else [seen.name, _digest(seen.args), _digest(seen.content), seen.streak]
+                    for seen in self._last_turn
+                ],
+                "failing": dict(self._failing),
+            }
+
+    def restore(self, account: Mapping[str, Any]) -> None:
+        """Go on from what `snapshot` gave. The runs above are not charged: their own accounts have it."""
+        usage: Mapping[str, Any] = account["usage"]
+        with self._lock:
+            self.model_calls = account["model_calls"]
+            self.tool_calls = account["tool_calls"]
+            self._input, self._output = usage["input_tokens"], usage["output_tokens"]
+            self._total = usage["total_tokens"]
+            self._input_details = dict(usage.get("input_token_details", {}))
+            self._output_details = dict(usage.get("output_token_details", {}))
+            self._estimated = account["estimated"]
+            self._cost = account["cost"]
+            self._unpriced = account["unpriced"]
+            self._elapsed_before = account["elapsed"]
+            self._started = self.clock()
+            self._last_turn = [_Seen(*seen, restored=True) for seen in account["turn"]]
+            self._failing = dict(account["failing"])
+
+    # -- the sums; the lock is held --------------------------------------------------------------------------------
+
+    def _charge(self, usage: Mapping[str, Any]) -> None:
+        got, said = usage.get("input_tokens") or 0, usage.get("output_tokens") or 0
+        self._input += got
+        self._output += said
+        self._total += usage.get("total_tokens") or got + said
+        if details := usage.get("input_token_details"):
+            _add(self._input_details, details)
+        if details := usage.get("output_token_details"):
+            _add(self._output_details, details)
+
+    def _spent(self) -> Reached | None:
+        limits = self.limits
+        if limits.tokens is not None and self._total + self._estimated >= limits.tokens:
+            return Reached("tokens", self._total + self._estimated, limits.tokens)
+        if limits.cost is not None:
+            if self._unpriced:
+                return Reached("cost", None, limits.cost)
+            if self._cost is not None and self._cost >= limits.cost:
+                return Reached("cost", self._cost, limits.cost)
+        if limits.seconds is not None and (elapsed := self.elapsed) >= limits.seconds:
+            return Reached("seconds", elapsed, limits.seconds)
+        return None
+
+
+def _left(allowed: float | None, used: float) -> float | None:
+    return None if allowed is None else max(allowed - used, 0)
+
+
+def _add(sums: dict[str, int], details: Mapping[str, Any]) -> None:
+    for name, count in details.items():
+        if count:
+            sums[name] = sums.get(name, 0) + count
+
+
+def _digest(value: Any) -> str:
+    """A short text that is the same for equal plain data, in every process."""
+    if isinstance(value, dict):
+        value = sorted(cast("dict[str, Any]", value).items())
+    text = value if isinstance(value, str) else repr(value)
+    return f"{crc32(text.encode('utf-8', 'surrogatepass')):08x}.{len(text)}"
+
+
+def _estimate(message: AIMessage, sent: Sequence[AnyMessage] | None) -> int:
+    from loopwright.messages import count_tokens_approximately
+
+    return int(count_tokens_approximately([*(sent or ()), message]))
