@@ -4,6 +4,7 @@ LoopwrightError
 ├── UsageError                      yours: a call or a definition that cannot work (is also a ValueError)
 │   ├── InvalidUpdateError          a node returned what the state cannot take
 │   ├── EmptyInputError             nothing to run on
+│   ├── UnstorableError             a value that no checkpoint can hold; names the path to it (is also a TypeError)
 │   ├── ToolDefinitionError         a tool that cannot be offered to a model
 │   └── MissingExtraError           an optional package is not installed; names the pip line
 ├── ModelError                      the model's or its provider's: `status_code`, `retryable`
@@ -59,6 +60,7 @@ __all__ = [
     "ThreadConflictError",
     "ToolDefinitionError",
     "ToolException",
+    "UnstorableError",
     "UsageError",
 ]
 
@@ -83,6 +85,10 @@ class InvalidUpdateError(UsageError):
 
 class EmptyInputError(UsageError):
     """A run was asked for without input, and there is nothing saved to go on with."""
+
+
+class UnstorableError(UsageError, TypeError):
+    """A value that no checkpoint can hold. The message names the path to it: `state["cart"][1].lock`."""
 
 
 class ToolDefinitionError(UsageError, TypeError):

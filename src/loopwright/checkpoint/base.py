@@ -1,0 +1,446 @@
+"""The saver's interface, ours, and on top of it the methods that LangGraph's users know.
+
+A thread is a tree of checkpoints for each namespace, and a head in each: the one that was saved last. Rules that
+every saver keeps:
+
+- **Stored once.** `save` gets the whole state and the channels that changed since the parent; only those are stored.
+- **Fenced.** A run, and a resume, calls `claim` with the record it has loaded, before its first call. If anything was
+  written or claimed since that load, it gets `ThreadConflictError` and has run nothing. The number it gets goes with
+  each later `save` and `save_writes`; once somebody else has claimed the thread, or has written to it without a
+  claim, they raise. A claim is a fence, not a lock: nothing waits for it and nothing has to give it back, so after
+  a crash the next resume loads and claims anew.
+- **Isolated.** What is stored is never changed by what a caller does to the object it gave or was given.
+- **Refused early.** What cannot be stored raises `UnstorableError` with the path to it, and nothing of that call is kept.
+- **Newest first.** `walk` goes by the order of saving, over all branches, and holds no lock while its reader thinks.
+
+A saver writes the plain methods; those beginning with `a` call them, and a saver that waits for a disk or a network
+overrides both. Every method may be called from any thread.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from types import TracebackType
+from typing import Any, ClassVar, Literal, NamedTuple, Required, Self, TypedDict, cast
+
+from loopwright.checkpoint.record import NO_ARG, Pending, Record, Write
+from loopwright.errors import UsageError
+from loopwright.scope import RunnableConfig
+
+__all__ = [
+    "NO_ARG",
+    "BaseCheckpointSaver",
+    "Checkpoint",
+    "CheckpointMetadata",
+    "CheckpointTuple",
+    "Pending",
+    "Record",
+    "SizeReport",
+    "Write",
+    "config_of",
+    "require_thread_id",
+]
+
+Strategy = Literal["keep_latest", "delete"]
+_List = list  # the class below has a method of that name
+
+
+class Checkpoint(TypedDict, total=False):
+    """A checkpoint as LangGraph's users read it."""
+
+    v: int
+    id: Required[str]
+    ts: str
+    channel_values: dict[str, Any]
+    channel_versions: dict[str, Any]
+    versions_seen: dict[str, Any]
+    updated_channels: list[str] | None
+    pending_tasks: list[dict[str, Any]]
+    """Ours: what runs next, so that a checkpoint that is put into another saver goes on there."""
+
+
+class CheckpointMetadata(TypedDict, total=False):
+    """`source` (input, loop, update, fork), `step` (-1 for the first input), `parents`, `run_id`, and the config's own."""
+
+    source: str
+    step: int
+    parents: dict[str, str]
+    run_id: str
+
+
+class CheckpointTuple(NamedTuple):
+    """A checkpoint, where it is, and what its unfinished step has written."""
+
+    config: RunnableConfig
+    checkpoint: Checkpoint
+    metadata: CheckpointMetadata
+    parent_config: RunnableConfig | None = None
+    pending_writes: list[Write] | None = None
+
+
+class SizeReport(TypedDict):
+    """What a saver holds."""
+
+    bytes: int
+    """As encoded; a message that many checkpoints show is counted once."""
+    threads: int
+    checkpoints: int
+
+
+class BaseCheckpointSaver(ABC):
+    """Keeps the checkpoints of threads. See the top of this file for what every saver promises."""
+
+    instant: ClassVar[bool] = False
+    """Whether the plain methods return at once, waiting for nothing: then they may be called on an event loop."""
+
+    # --- what the engine calls ------------------------------------------------
+
+    @abstractmethod
+    def load(self, thread_id: str, ns: str = "", checkpoint_id: str | None = None) -> Record | None:
+        """The head, or the checkpoint of that id; None if there is none."""
+
+    @abstractmethod
+    def claim(self, thread_id: str, seen: Record | None, run_id: str) -> int:
+        """Make the thread this run's own; returns the number that its `save` and `save_writes` pass as `claim`.
+
+        Once for the whole tree of runs: nested graphs write with the number of the run they belong to.
+        `seen` is the record the run goes on from, as it was loaded (None: the thread had none); `run_id` is for the
+        words of errors. Raises `ThreadConflictError` if the thread has changed since. Claiming a thread that has no
+        checkpoint always succeeds; of two, the one that claimed first then fails at its first `save`.
+        """
+
+    @abstractmethod
+    def save(self, record: Record, changed: Collection[str] | None = None, claim: int | None = None) -> None:
+        """Store a checkpoint and make it the head of its namespace; its `writes` are stored with it.
+
+        `changed` names the channels that differ from the parent's (one that `record.values` lacks is dropped);
+        None, or a parent that is not stored: all. Saving an id again replaces it. Without `claim` the write takes the
+        thread over from whoever has claimed it. Raises `ThreadConflictError`, `UnstorableError`.
+        """
+
+    @abstractmethod
+    def save_writes(
+        self,
+        thread_id: str,
+        ns: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[tuple[str, Any]],
+        claim: int | None = None,
+    ) -> None:
+        """Store what a task of that checkpoint has written, in place of what the same task had written before."""
+
+    @abstractmethod
+    def walk(
+        self,
+        thread_id: str | None,
+        ns: str | None = "",
+        *,
+        before: str | None = None,
+        filter: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+    ) -> Iterator[Record]:
+        """Checkpoints, newest first. `thread_id=None`: of all threads; `ns=None`: of all namespaces.
+
+        `before`: only those saved before the checkpoint of that id (nothing, if there is no such). `filter`: entries
+        that `Record.describe()` must have, compared with `==`.
+        """
+
+    @abstractmethod
+    def delete_thread(self, thread_id: str) -> None:
+        """Forget a thread with all its namespaces. Nothing of it is left; a thread that does not exist is no error."""
+
+    @abstractmethod
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Make a second thread with the same checkpoints. Raises `UsageError` if there is no source, or a target."""
+
+    @abstractmethod
+    def prune(
+        self,
+        thread_ids: Sequence[str],
+        *,
+        strategy: Strategy = "keep_latest",
+        keep: int = 1,
+        older_than: datetime | None = None,
+    ) -> int:
+        """Forget old checkpoints; returns how many.
+
+        `keep_latest` leaves the newest `keep` of each namespace with all their writes, so a paused run still resumes;
+        nested namespaces go once their task is done and the thread is not waiting. `delete` is `delete_thread` for
+        each. With `older_than` only checkpoints created before that moment go.
+        """
+
+    @abstractmethod
+    def size_report(self, thread_id: str | None = None) -> SizeReport:
+        """What is held, in all or of one thread."""
+
+    def close(self) -> None:  # noqa: B027 - a saver without a connection has nothing to do
+        """Let go of connections and threads."""
+
+    # --- what LangGraph's users call ------------------------------------------
+
+    def get(self, config: RunnableConfig) -> Checkpoint | None:
+        """The checkpoint that `config` names: the head, or the one of `checkpoint_id`."""
+        found = self.get_tuple(config)
+        return found.checkpoint if found else None
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The same, with where it is and what was written."""
+        record = self.load(*_place(config, self))
+        return as_tuple(record) if record else None
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Checkpoints newest first: of all threads (None), of a thread, of a `checkpoint_ns`, or the one of an id."""
+        for record in self.walk(*_range(config, self), before=_id_in(before), filter=filter, limit=limit):
+            if config is None or _id_in(config) in (None, record.id):
+                yield as_tuple(record)
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: Mapping[str, Any] | None = None,
+    ) -> RunnableConfig:
+        """Store a checkpoint of somebody else's making, in full; returns the config that reads it."""
+        record = _record_from(config, checkpoint, metadata, new_versions, self)
+        self.save(record)
+        return config_of(record)
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Store what a task has written; `config` must name the checkpoint. `task_path` is not kept."""
+        self.save_writes(*_place(config, self, needs_id=True), task_id, writes)
+
+    def get_next_version(self, current: Any, channel: None = None) -> Any:
+        """The version after `current`: 1, 2, 3, …"""
+        if isinstance(current, str):
+            current = int(current.partition(".")[0])
+        return 1 if current is None else current + 1
+
+    # --- the same for asyncio -------------------------------------------------
+
+    async def aload(self, thread_id: str, ns: str = "", checkpoint_id: str | None = None) -> Record | None:
+        return self.load(thread_id, ns, checkpoint_id)
+
+    async def aclaim(self, thread_id: str, seen: Record | None, run_id: str) -> int:
+        return self.claim(thread_id, seen, run_id)
+
+    async def asave(self, record: Record, changed: Collection[str] | None = None, claim: int | None = None) -> None:
+        self.save(record, changed, claim)
+
+    async def asave_writes(
+        self,
+        thread_id: str,
+        ns: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[tuple[str, Any]],
+        claim: int | None = None,
+    ) -> None:
+        self.save_writes(thread_id, ns, checkpoint_id, task_id, writes, claim)
+
+    async def awalk(
+        self,
+        thread_id: str | None,
+        ns: str | None = "",
+        *,
+        before: str | None = None,
+        filter: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[Record]:
+        for record in self.walk(thread_id, ns, before=before, filter=filter, limit=limit):
+            yield record
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        self.delete_thread(thread_id)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        self.copy_thread(source_thread_id, target_thread_id)
+
+    async def aprune(
+        self,
+        thread_ids: Sequence[str],
+        *,
+        strategy: Strategy = "keep_latest",
+        keep: int = 1,
+        older_than: datetime | None = None,
+    ) -> int:
+        return self.prune(thread_ids, strategy=strategy, keep=keep, older_than=older_than)
+
+    async def asize_report(self, thread_id: str | None = None) -> SizeReport:
+        return self.size_report(thread_id)
+
+    async def aclose(self) -> None:
+        self.close()
+
+    async def aget(self, config: RunnableConfig) -> Checkpoint | None:
+        found = await self.aget_tuple(config)
+        return found.checkpoint if found else None
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        record = await self.aload(*_place(config, self))
+        return as_tuple(record) if record else None
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        async for record in self.awalk(*_range(config, self), before=_id_in(before), filter=filter, limit=limit):
+            if config is None or _id_in(config) in (None, record.id):
+                yield as_tuple(record)
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: Mapping[str, Any] | None = None,
+    ) -> RunnableConfig:
+        record = _record_from(config, checkpoint, metadata, new_versions, self)
+        await self.asave(record)
+        return config_of(record)
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        await self.asave_writes(*_place(config, self, needs_id=True), task_id, writes)
+
+    # --- `with` ---------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+# --- configs and shapes -------------------------------------------------------
+
+
+def require_thread_id(config: Mapping[str, Any] | None, saver: Any = None) -> str:
+    """The thread that `config` names. Raises `UsageError` if it names none, in words that show the right call."""
+    configurable: Any = (config or {}).get("configurable")
+    thread_id = configurable.get("thread_id") if isinstance(configurable, Mapping) else None  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
+    if isinstance(thread_id, str) and thread_id:
+        return thread_id
+    keeper = type(saver).__name__ if saver is not None else "a checkpointer"
+    if thread_id is None:
+        problem = f"With {keeper} each run belongs to a thread, and the config names none."
+    elif thread_id == "":
+        problem = "The config's thread_id is empty."
+    else:
+        problem = f"The config's thread_id is of type {type(thread_id).__name__} ({thread_id!r}); it must be a str: str(...)."  # pyright: ignore[reportUnknownArgumentType]
+    raise UsageError(f'{problem} Write invoke(..., {{"configurable": {{"thread_id": "1"}}}}).')
+
+
+def config_of(record: Record, checkpoint_id: str | None = None) -> RunnableConfig:
+    """The config that reads this checkpoint, or another one of the same thread and namespace."""
+    return {
+        "configurable": {
+            "thread_id": record.thread_id,
+            "checkpoint_ns": record.ns,
+            "checkpoint_id": checkpoint_id or record.id,
+        }
+    }
+
+
+def as_tuple(record: Record) -> CheckpointTuple:
+    """A record in the shape that LangGraph's users know."""
+    checkpoint: Checkpoint = {
+        "v": 4,
+        "id": record.id,
+        "ts": record.created_at,
+        "channel_values": record.values,
+        "channel_versions": record.versions,
+        "versions_seen": record.versions_seen,
+        "updated_channels": None,
+        "pending_tasks": [_task_as_dict(task) for task in record.pending],
+    }
+    parent = config_of(record, record.parent_id) if record.parent_id else None
+    metadata = cast("CheckpointMetadata", record.describe())
+    return CheckpointTuple(config_of(record), checkpoint, metadata, parent, record.writes)
+
+
+def _task_as_dict(task: Pending) -> dict[str, Any]:
+    entry: dict[str, Any] = {"id": task.id, "name": task.name, "path": task.path}
+    if task.arg is not NO_ARG:
+        entry["arg"] = task.arg
+    return entry
+
+
+def _record_from(
+    config: RunnableConfig,
+    checkpoint: Checkpoint,
+    metadata: CheckpointMetadata,
+    new_versions: Mapping[str, Any] | None,
+    saver: BaseCheckpointSaver,
+) -> Record:
+    thread_id, ns, parent_id = _place(config, saver)
+    described: dict[str, Any] = dict(metadata)
+    return Record(
+        id=checkpoint["id"],
+        thread_id=thread_id,
+        ns=ns,
+        parent_id=parent_id,
+        step=described.pop("step", -1),
+        source=described.pop("source", "update"),
+        created_at=checkpoint.get("ts") or datetime.now(timezone.utc).isoformat(),
+        metadata=described,
+        values=dict(checkpoint.get("channel_values") or {}),
+        pending=tuple(
+            Pending(task["id"], task["name"], tuple(task.get("path", ())), task.get("arg", NO_ARG))
+            for task in checkpoint.get("pending_tasks") or ()
+        ),
+        versions={**(checkpoint.get("channel_versions") or {}), **(new_versions or {})},
+        versions_seen=dict(checkpoint.get("versions_seen") or {}),
+    )
+
+
+def _configurable(config: RunnableConfig | None) -> Mapping[str, Any]:
+    return (config or {}).get("configurable") or {}
+
+
+def _id_in(config: RunnableConfig | None) -> str | None:
+    return _configurable(config).get("checkpoint_id")
+
+
+def _place(config: RunnableConfig, saver: BaseCheckpointSaver, *, needs_id: bool = False) -> tuple[str, str, Any]:
+    """Thread, namespace and checkpoint id of a config."""
+    checkpoint_id = _id_in(config)
+    if needs_id and not checkpoint_id:
+        raise UsageError(
+            "put_writes needs a config that names the checkpoint the task belongs to: the one that put() returned."
+        )
+    return require_thread_id(config, saver), _configurable(config).get("checkpoint_ns") or "", checkpoint_id
+
+
+def _range(config: RunnableConfig | None, saver: BaseCheckpointSaver) -> tuple[str | None, str | None]:
+    """Thread and namespace that `list` goes over."""
+    if config is None:
+        return None, None
+    return require_thread_id(config, saver), _configurable(config).get("checkpoint_ns")

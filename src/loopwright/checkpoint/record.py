@@ -1,0 +1,64 @@
+"""What a saver keeps: one `Record` for each checkpoint.
+
+The engine speaks this vocabulary and no other; `base.py` translates it into the dictionaries that LangGraph's users know.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec import UNSET, Struct
+
+__all__ = ["NO_ARG", "Pending", "Record", "Write"]
+
+NO_ARG: Final = UNSET
+"""`Pending.arg` of a task that reads the graph's own state."""
+
+Write = tuple[str, str, Any]
+"""Task id, channel, value. A channel in double underscores is the engine's own (`__error__`: the text of what a task raised)."""
+
+
+class Pending(Struct, frozen=True):
+    """A task that runs when the thread goes on."""
+
+    id: str
+    name: str
+    """The node."""
+    path: tuple[Any, ...] = ()
+    """How the task came to be; orders the writes of one step."""
+    arg: Any = NO_ARG
+    """What a `Send` gives the node in place of the state."""
+
+
+class Record(Struct, kw_only=True):
+    """One checkpoint of one thread."""
+
+    id: str
+    thread_id: str
+    ns: str = ""
+    """"" is the graph itself; nested graphs are `node:task_id`, joined by `|`."""
+    parent_id: str | None = None
+    """The checkpoint this one was made from; None for the first."""
+    step: int = -1
+    source: str = "loop"
+    """`input`, `loop`, `update` or `fork`."""
+    created_at: str = ""
+    """ISO 8601 with zone."""
+    metadata: dict[str, Any] = {}
+    """What the run's config carried, `run_id`, `parents`, …: plain data. `source` and `step` are added by `describe`."""
+    values: dict[str, Any] = {}
+    """The whole state, by channel. A channel that was never written is absent."""
+    pending: tuple[Pending, ...] = ()
+    """What runs next; empty when the graph has ended."""
+    writes: list[Write] = []
+    """What tasks of `pending` have finished with already."""
+    versions: dict[str, Any] = {}
+    """When each channel last changed: a number that grows. Set by the saver on loading."""
+    versions_seen: dict[str, Any] = {}
+    """Only kept for those who `put` it."""
+    fence: int = 0
+    """How often the thread had been written to, or claimed, when this was loaded. `claim` compares it."""
+
+    def describe(self) -> dict[str, Any]:
+        """The metadata as users see it and filter by."""
+        return {"source": self.source, "step": self.step, "parents": {}, **self.metadata}
