@@ -262,7 +262,7 @@ class Budget:
         return None
 
     def after_turn(self, calls: Sequence[Mapping[str, Any]], results: Sequence[ToolMessage | None]) -> Reached | None:
-        """Tell the calls of a turn and their results, in the same order; None where a call has no message of its own."""
+        """Tell the calls of a turn and their results, in the same order; None where a call has no result message."""
         repeats, failures = self.limits.repeats, self.limits.failures
         reached: Reached | None = None
         turn: list[_Seen] = []

@@ -111,7 +111,7 @@ class AgentResult(dict[str, Any], Generic[ResponseT]):
 
     @property
     def text(self) -> str:
-        """What the run ends by saying: the answer (JSON of a structured one), a `return_direct` result, or the notice."""
+        """What the run ends by saying: the answer (a structured one as JSON), a `return_direct` result, the notice."""
         if self._report.said is not None:
             return self._report.said
         final = self.final

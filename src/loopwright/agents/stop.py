@@ -25,9 +25,9 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias, get_args
 
-from loopwright.messages import AIMessage
+from loopwright.messages import AIMessage, HumanMessage
 
-__all__ = ["NOTICE_KEY", "STOP_REASONS", "StopReason", "is_notice", "notice"]
+__all__ = ["NOTICE_KEY", "STOP_REASONS", "StopReason", "is_notice", "is_reminder", "notice", "reminder"]
 
 StopReason: TypeAlias = Literal[
     "answer",
@@ -62,3 +62,13 @@ def notice(reason: StopReason, text: str, *, id: str | None = None) -> AIMessage
 def is_notice(message: object) -> bool:
     """Whether a message is one that `notice` made."""
     return isinstance(message, AIMessage) and NOTICE_KEY in message.response_metadata
+
+
+def reminder(text: str) -> HumanMessage:
+    """A request that this library makes in the caller's place: to answer in the form that was asked for."""
+    return HumanMessage(text, response_metadata={NOTICE_KEY: "reminder"})
+
+
+def is_reminder(message: object) -> bool:
+    """Whether a message is one that `reminder` made."""
+    return isinstance(message, HumanMessage) and NOTICE_KEY in message.response_metadata

@@ -25,6 +25,7 @@ from typing import (
 
 from loopwright.errors import UsageError
 from loopwright.graph.runtime import Runtime
+from loopwright.graph.state import EphemeralValue, OmitFromInput, OmitFromOutput, OmitFromSchema, PrivateStateAttr
 from loopwright.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage, add_messages
 
 if TYPE_CHECKING:
@@ -64,32 +65,11 @@ JumpTo: TypeAlias = Literal["tools", "model", "end"]
 JUMP_TARGETS: Final = ("tools", "model", "end")
 
 
-class OmitFromSchema:
-    """Mark on a state key: the caller neither gives it (`input`) nor gets it back (`output`)."""
-
-    __slots__ = ("input", "output")
-
-    def __init__(self, input: bool = True, output: bool = True) -> None:
-        self.input = input
-        self.output = output
-
-    def __repr__(self) -> str:
-        return f"OmitFromSchema(input={self.input}, output={self.output})"
-
-
-OmitFromInput: Final = OmitFromSchema(input=True, output=False)
-"""`Annotated[int, OmitFromInput]`: the run sets this key, the caller only reads it."""
-OmitFromOutput: Final = OmitFromSchema(input=False, output=True)
-"""`Annotated[int, OmitFromOutput]`: the caller may give this key and does not get it back."""
-PrivateStateAttr: Final = OmitFromSchema(input=True, output=True)
-"""`Annotated[int, PrivateStateAttr]`: a key between hooks, unseen from outside."""
-
-
 class AgentState(TypedDict, Generic[ResponseT]):
     """The state of an agent. Extend it for keys of your own."""
 
     messages: Required[Annotated[list[AnyMessage], add_messages]]
-    jump_to: NotRequired[Annotated[JumpTo | None, PrivateStateAttr]]
+    jump_to: NotRequired[Annotated[JumpTo | None, EphemeralValue, PrivateStateAttr]]
     """Set by a hook's update, gone after the step that reads it."""
     structured_response: NotRequired[Annotated[ResponseT, OmitFromInput]]
     """The answer as `response_format` asks for it."""
