@@ -1,0 +1,192 @@
+"""Measure the overhead of agent frameworks side by side.
+
+    python bench/run.py [--peers bare,loopwright,langchain] [--scenarios loop,stream] [--reps 3]
+
+Every measurement runs in a fresh process of the peer's own interpreter. Repetitions are interleaved, all peers
+once and then all peers again, so that a slow spell of the machine falls on everybody, and the medians are
+compared. A run of all peers and scenarios rewrites the tables of docs/benchmarks.md. See README.md.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+import environments
+import report
+from environments import HERE, PEERS, python_of
+
+# Each group is measured in one process. Those that look at memory need one to themselves.
+GROUPS = (
+    ("import",),
+    ("fresh",),
+    ("construct", "loop", "parallel", "stream"),
+    ("construct_memory",),
+    ("wire",),
+    ("concurrency",),
+    ("thread",),
+    ("install",),
+)
+SCENARIOS = tuple(scenario for group in GROUPS for scenario in group)
+MAX_REPS = {"thread": 2, "concurrency": 2, "construct_memory": 1, "install": 1}
+TIMEOUT = 1800  # seconds for one process
+
+# Printed by the measured process itself: a parent cannot tell a child's peak from its own.
+PEAK = "print(next(l.split()[1] for l in open('/proc/self/status') if l.startswith('VmHWM')))"
+
+COUNT_INSTALLED = """
+import importlib.metadata as m, pathlib, sysconfig
+skip = ("pip", "setuptools", "pkg_resources", "_distutils", "distutils-")
+print(len({d.name.lower() for d in m.distributions()} - {"pip", "setuptools"}))
+root = pathlib.Path(sysconfig.get_paths()["purelib"])
+own = [p for p in root.rglob("*") if p.is_file() and not p.relative_to(root).parts[0].startswith(skip)]
+print(sum(p.stat().st_blocks * 512 for p in own) / 2**20)
+print(sum(p.stat().st_blocks * 512 for p in own if p.suffix != ".pyc") / 2**20)
+"""
+
+
+def timed(command, where):
+    """Wall seconds of a fresh process, and its last two words: what it says of its CPU seconds and its peak KB."""
+    start = time.perf_counter()
+    process = subprocess.run(command, capture_output=True, text=True, check=True, cwd=where, timeout=TIMEOUT)
+    wall = time.perf_counter() - start
+    cpu, peak = process.stdout.split()[-2:]
+    return {"wall ms": wall * 1e3, "cpu ms": float(cpu) * 1e3, "RSS MB": int(peak) / 1024}
+
+
+def run_import(peer):
+    """A fresh process that only imports what a user imports to create an agent."""
+    result = {}
+    for label, statement in ("agent", PEERS[peer].imports), ("with provider", PEERS[peer].provider_imports):
+        program = f"{statement}\nimport time\nprint(time.process_time())\n{PEAK}"
+        values = timed([python_of(peer), "-c", program], HERE)
+        result |= {f"{label} {metric}": value for metric, value in values.items()}
+    return {"import": result}
+
+
+def run_fresh(peer):
+    """A fresh process that imports, makes an agent with one typed tool and runs one round."""
+    return {"fresh": timed([python_of(peer), "fresh.py", peer], HERE)}
+
+
+def run_install(peer):
+    """Distributions beyond pip and setuptools, and megabytes, of fresh environments."""
+    result = {}
+    for label, packages in ("agent", PEERS[peer].packages), ("with provider", PEERS[peer].provider_packages):
+        if not packages:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            environments.install(Path(folder), packages)
+            python = str(Path(folder, "bin", "python"))
+            output = subprocess.run([python, "-c", COUNT_INSTALLED], check=True, capture_output=True, text=True).stdout
+        for metric, value in zip(("distributions", "MB", "MB without bytecode"), output.split(), strict=True):
+            result[f"{label}: {metric}"] = float(value)
+    return {"install": result} if result else {}
+
+
+def run_worker(peer, scenarios):
+    command = [python_of(peer), "worker.py", peer, ",".join(scenarios)]
+    process = subprocess.run(command, capture_output=True, text=True, cwd=HERE, timeout=TIMEOUT, check=True)
+    return {name: result for name, result in json.loads(process.stdout.splitlines()[-1]).items() if result}
+
+
+ALONE = {"import": run_import, "fresh": run_fresh, "install": run_install}
+
+
+def measure(peer, scenarios):
+    """{scenario: {metric: value}}; nothing from a peer that fails, and a word about why."""
+    try:
+        return ALONE[scenarios[0]](peer) if scenarios[0] in ALONE else run_worker(peer, scenarios)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        print(f"{peer} {scenarios} failed: {error}\n{error.stderr}", file=sys.stderr)
+        return {}
+
+
+def measure_all(peers, wanted, reps):
+    """{scenario: {peer: {metric: [values]}}}, with the repetitions of all peers interleaved."""
+    values = {scenario: defaultdict(lambda: defaultdict(list)) for scenario in wanted}
+    for group in GROUPS:
+        for rep in range(min(reps, MAX_REPS.get(group[0], reps)) + (group[0] in ("import", "fresh"))):
+            for peer in peers:
+                scenarios = [s for s in group if s in wanted and s in (PEERS[peer].scenarios or SCENARIOS)]
+                if not scenarios:
+                    continue
+                results = measure(peer, scenarios)
+                print(f"{rep}: {peer} {json.dumps(results)}", file=sys.stderr, flush=True)
+                if rep == 0 and group[0] in ("import", "fresh"):
+                    continue  # filled the page cache and the bytecode caches
+                for scenario, result in results.items():
+                    for metric, value in result.items():
+                        values[scenario][peer][metric].append(value)
+    return values
+
+
+def about(peers):
+    """The machine and the versions that the numbers belong to."""
+    commit = ["git", "describe", "--always", "--dirty"]
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": subprocess.run(commit, cwd=HERE, capture_output=True, text=True, check=False).stdout.strip(),
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "load": os.getloadavg(),
+        "versions": {peer: measure(peer, ["versions"]).get("versions", {}) for peer in peers if not PEERS[peer].of},
+    }
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--peers", default=",".join(PEERS))
+    parser.add_argument("--scenarios", default=",".join(SCENARIOS))
+    parser.add_argument("--reps", type=int, default=3)
+    parser.add_argument("--best", action="store_true", help="take the best repetition, not the median (busy machine)")
+    parser.add_argument("--check", action="store_true", help="only check that every peer does the scripted work")
+    parser.add_argument("--write", action="store_true", help="write the results even of a part")
+    parser.add_argument("--from", dest="source", help="make the report anew from a results file; measure nothing")
+    chosen = parser.parse_args()
+    chosen.peers, chosen.scenarios = chosen.peers.split(","), chosen.scenarios.split(",")
+    if unknown := [*({*chosen.peers} - {*PEERS}), *({*chosen.scenarios} - {*SCENARIOS})]:
+        parser.error(f"unknown: {', '.join(unknown)}; peers: {', '.join(PEERS)}; scenarios: {', '.join(SCENARIOS)}")
+    return chosen
+
+
+def main():
+    chosen = options()
+    if chosen.source:
+        report.write(json.loads(Path(chosen.source).read_text()))
+        return 0
+    environments.ensure(chosen.peers)
+    if chosen.check:
+        checked = {peer: measure(peer, ["check"]) for peer in chosen.peers if not PEERS[peer].of}
+        print(json.dumps(checked, indent=1))
+        return 0 if all(checked.values()) else 1
+    facts = about(chosen.peers)
+    values = measure_all(chosen.peers, chosen.scenarios, chosen.reps)
+    summary = min if chosen.best else statistics.median
+    summaries = {
+        scenario: {peer: {metric: summary(found) for metric, found in metrics.items()} for peer, metrics in by.items()}
+        for scenario, by in values.items()
+    }
+    facts |= {"load after": os.getloadavg(), "reps": chosen.reps, "statistic": summary.__name__}
+    data = {"about": facts, "summaries": summaries, "values": values}
+    print(report.text(data))
+    if chosen.write or (chosen.peers == list(PEERS) and chosen.scenarios == list(SCENARIOS)):
+        folder = HERE / "results"
+        folder.mkdir(exist_ok=True)
+        file = folder / f"{facts['date'][:10]}-{facts['commit'] or 'none'}.json"
+        file.write_text(json.dumps(data, indent=1) + "\n")
+        report.write(data)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
