@@ -1,0 +1,314 @@
+"""Adding up the pieces of a streamed message, all at once and in linear time.
+
+`merge_chunks` is associative: merging any split of a stream, part by part, gives what merging the whole gives. Rules:
+
+- text joins; as soon as one piece has blocks, the words between are text blocks;
+- blocks join by `index` (with the latest of that index and type); without one, text joins the text before it and reasoning the
+  reasoning before it, unless they carry different ids;
+- inside a block and in `additional_kwargs` only running text joins (`_RUNNING`); of every other value the last wins;
+- tool call pieces join by id and index (`fragments.py`); usage adds up; of `response_metadata` the last wins key by key,
+  log probabilities are gathered; the first id and the first name are kept;
+- there is no verdict on a call before `message_chunk_to_message`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+from msgspec import structs
+
+from loopwright.errors import UsageError
+from loopwright.messages.base import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    BaseMessageChunk,
+    make,
+    message_classes,
+    stored_fields,
+)
+from loopwright.messages.blocks import UsageMetadata
+from loopwright.messages.fragments import final_calls, merge_fragments
+from loopwright.messages.usage import add_usage
+
+__all__ = ["add_chunks", "merge_chunks", "merge_contents", "message_chunk_to_message"]
+
+_RUNNING: Final = frozenset(
+    (
+        "text",
+        "reasoning",
+        "reasoning_content",
+        "thinking",
+        "refusal",
+        "signature",
+        "args",
+        "arguments",
+        "partial_json",
+        "input",
+        "code",
+        "base64",
+        "data",
+        "transcript",
+    )
+)
+"""Keys whose text comes in pieces."""
+
+_GATHERED: Final = frozenset(("annotations", "citations", "logprobs"))
+"""Lists that come in pieces. Other lists come whole, again and again."""
+
+
+def merge_chunks(chunks: Iterable[AIMessageChunk]) -> AIMessageChunk:
+    """One chunk that says what all of them say; an empty one if there are none."""
+    chunks = list(chunks)
+    if len(chunks) == 1:
+        return chunks[0]
+    contents: list[Any] = []
+    ids: str | None = None
+    rest: list[AIMessageChunk] = []
+    for chunk in chunks:
+        if chunk.content:
+            contents.append(chunk.content)
+        if ids is None:
+            ids = chunk.id
+        if (
+            chunk.tool_call_chunks
+            or chunk.usage_metadata
+            or chunk.response_metadata
+            or chunk.additional_kwargs
+            or chunk.chunk_position
+            or chunk.name
+            or chunk.extra
+            or chunk.tool_calls
+            or chunk.invalid_tool_calls
+        ):
+            rest.append(chunk)
+    merged = AIMessageChunk(merge_contents(contents), id=ids)
+    return _with_rest(merged, rest) if rest else merged
+
+
+def _with_rest(merged: AIMessageChunk, chunks: list[AIMessageChunk]) -> AIMessageChunk:
+    """Add what few chunks of a stream carry beside text."""
+    fragments: list[Any] = []
+    calls: list[Any] = []
+    invalid: list[Any] = []
+    usage: UsageMetadata | None = None
+    more: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    name = position = None
+    for chunk in chunks:
+        stored = stored_fields(chunk)
+        fragments += chunk.tool_call_chunks
+        calls += stored.get("tool_calls", ())
+        invalid += stored.get("invalid_tool_calls", ())
+        usage = add_usage(usage, chunk.usage_metadata)
+        if chunk.additional_kwargs:
+            more = merge_running(more, chunk.additional_kwargs)
+        if chunk.response_metadata:
+            metadata = _merge_metadata(metadata, chunk.response_metadata)
+        if chunk.extra:
+            extra = {**extra, **chunk.extra}
+        name = name or chunk.name
+        position = position or chunk.chunk_position
+    return structs.replace(
+        merged,
+        tool_call_chunks=merge_fragments(fragments) if fragments else [],
+        tool_calls=calls,
+        invalid_tool_calls=invalid,
+        usage_metadata=usage,
+        additional_kwargs=more,
+        response_metadata=metadata,
+        extra=extra,
+        name=name,
+        chunk_position=position,
+    )
+
+
+def add_chunks(left: BaseMessage, right: Any) -> Any:
+    """`left + right`. A list on the right is several chunks. Raises `TypeError` for what is no chunk of the same kind."""
+    others: list[Any] = cast("list[Any]", right) if isinstance(right, list) else [right]
+    for other in others:
+        if not isinstance(other, BaseMessageChunk) or cast(Any, other).type != left.type:
+            raise TypeError(f"{type(left).__name__} + {type(other).__name__}: only chunks of one kind add up")
+    if isinstance(left, AIMessageChunk):
+        return merge_chunks([left, *others])
+    parts: list[BaseMessage] = [left, *others]
+    fields: dict[str, Any] = {}
+    for part in reversed(parts):
+        fields.update(stored_fields(part))
+    fields["content"] = merge_contents([part.content for part in parts if part.content])
+    for name, merge in (("additional_kwargs", merge_running), ("response_metadata", _merge_metadata)):
+        total: dict[str, Any] = {}
+        for part in parts:
+            total = merge(total, getattr(part, name))
+        fields[name] = total
+    if any(getattr(part, "status", "") == "error" for part in parts):
+        fields["status"] = "error"
+    return make(type(left), fields)
+
+
+def merge_contents(contents: list[Any]) -> Any:
+    """Contents that are not empty, joined: a string if all are strings, else a list of blocks."""
+    try:
+        return "".join(contents)
+    except TypeError:
+        pass
+    blocks: list[Any] = []
+    latest: dict[Any, int] = {}
+    for content in contents:
+        for item in [content] if isinstance(content, str) else content:
+            if item:
+                _add_block(blocks, latest, {"type": "text", "text": item} if isinstance(item, str) else item)
+    # The texts of one block were gathered in lists, to stay linear.
+    return [_joined(block) for block in blocks]
+
+
+def _add_block(blocks: list[Any], latest: dict[Any, int], block: dict[str, Any]) -> None:
+    index = block.get("index")
+    kind = block.get("type")
+    at = latest.get(index) if index is not None else len(blocks) - 1
+    if at is not None and at >= 0:
+        known = blocks[at]
+        if _continues(known, block, kind, index):
+            for key, value in block.items():
+                if key != "type":
+                    _put(known, key, value)
+            return
+    if index is not None:
+        latest[index] = len(blocks)
+    fresh: dict[str, Any] = {}
+    for key, value in block.items():
+        _put(fresh, key, value)
+    blocks.append(fresh)
+
+
+def _continues(known: dict[str, Any], block: dict[str, Any], kind: Any, index: Any) -> bool:
+    """Whether `block` is a later piece of `known`."""
+    if index is None and (known.get("index") is not None or kind not in ("text", "reasoning", "thinking", "refusal")):
+        return False
+    if known.get("type") != kind and not (index is not None and (kind is None or str(kind).endswith("_delta"))):
+        return False
+    return block.get("id") is None or block["id"] == known.get("id")
+
+
+class _Pieces(list[str]):
+    """Running text that is still being gathered."""
+
+
+def _put(block: dict[str, Any], key: str, value: Any) -> None:
+    known = block.get(key)
+    if value is None:
+        block.setdefault(key, None)
+    elif key in _RUNNING and isinstance(value, str):
+        if isinstance(known, _Pieces):
+            known.append(value)
+        else:
+            block[key] = _Pieces((value,))
+    elif isinstance(known, _Pieces):
+        return  # text has begun: the empty object that some providers open a call with does not undo it
+    elif key in _GATHERED and isinstance(value, list) and isinstance(known, list):
+        block[key] = [*cast("list[Any]", known), *cast("list[Any]", value)]
+    elif key == "summary" and isinstance(value, list):
+        parts: list[Any] = list(cast("list[Any]", known or []))
+        block[key] = merge_contents([_summary(parts), _summary(cast("list[Any]", value))])
+    elif isinstance(value, dict) and isinstance(known, dict):
+        block[key] = merge_running(cast("dict[str, Any]", known), cast("dict[str, Any]", value))
+    else:
+        block[key] = value
+
+
+def _summary(parts: list[Any]) -> list[Any]:
+    return [{**part, "type": part.get("type", "text")} if isinstance(part, dict) else part for part in parts]
+
+
+def _joined(block: dict[str, Any]) -> dict[str, Any]:
+    for key, value in block.items():
+        if isinstance(value, _Pieces):
+            block[key] = "".join(value)
+    return block
+
+
+def merge_running(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
+    """Two dictionaries that came one after the other: running text joins, lists of indexed items join, the last wins."""
+    merged = dict(left)
+    for key, value in right.items():
+        known = merged.get(key)
+        if value is None:
+            merged.setdefault(key, None)
+        elif known is None:
+            merged[key] = value
+        elif key in _RUNNING and isinstance(known, str):
+            merged[key] = known + value if isinstance(value, str) else known
+        elif isinstance(known, dict) and isinstance(value, dict):
+            merged[key] = merge_running(cast("dict[str, Any]", known), cast("dict[str, Any]", value))
+        elif isinstance(known, list) and isinstance(value, list):
+            merged[key] = _merge_lists(cast("list[Any]", known), cast("list[Any]", value))
+        else:
+            merged[key] = value
+    return merged
+
+
+def _merge_lists(left: list[Any], right: list[Any]) -> list[Any]:
+    merged = list(left)
+    places = {item["index"]: at for at, item in enumerate(merged) if isinstance(item, dict) and "index" in item}
+    for item in right:
+        at = places.get(item["index"]) if isinstance(item, dict) and "index" in item else None
+        if at is None:
+            if isinstance(item, dict) and "index" in item:
+                places[item["index"]] = len(merged)
+            merged.append(item)
+        else:
+            merged[at] = merge_running(merged[at], cast("dict[str, Any]", item))
+    return merged
+
+
+def _merge_metadata(left: Mapping[str, Any], right: Mapping[str, Any], gather: bool = False) -> dict[str, Any]:
+    merged = dict(left)
+    for key, value in right.items():
+        known = merged.get(key)
+        inner = gather or key in _GATHERED
+        if value is None:
+            merged.setdefault(key, None)
+        elif isinstance(known, dict) and isinstance(value, dict):
+            merged[key] = _merge_metadata(cast("dict[str, Any]", known), cast("dict[str, Any]", value), key == "logprobs")
+        elif key != "citations" and inner and isinstance(known, list) and isinstance(value, list):
+            merged[key] = [*cast("list[Any]", known), *cast("list[Any]", value)]
+        else:
+            merged[key] = value
+    return merged
+
+
+def message_chunk_to_message(chunk: BaseMessage) -> BaseMessage:
+    """The finished message of a merged chunk; a message that is none is returned as it is.
+
+    Here it is decided which calls are valid, calls that came twice are dropped, and `index` leaves the blocks.
+    """
+    if not isinstance(chunk, BaseMessageChunk):
+        return chunk
+    chunk = cast("BaseMessage", chunk)
+    fields = stored_fields(chunk)
+    parent = message_classes[_PARENTS[chunk.type]]
+    content = fields.get("content")
+    if isinstance(content, list):
+        fields["content"] = [_without_index(item) for item in cast("list[Any]", content)]
+    if issubclass(parent, AIMessage):
+        fields.pop("chunk_position", None)
+        calls, invalid = final_calls(fields.get("tool_calls", ()), fields.pop("tool_call_chunks", ()))
+        fields["tool_calls"] = calls
+        fields["invalid_tool_calls"] = [*fields.get("invalid_tool_calls", ()), *invalid]
+    return make(parent, fields)
+
+
+def _without_index(item: Any) -> Any:
+    if isinstance(item, dict) and "index" in item:
+        return {key: value for key, value in cast("dict[str, Any]", item).items() if key != "index"}
+    return item
+
+
+_PARENTS: Final = {
+    "AIMessageChunk": "ai",
+    "HumanMessageChunk": "human",
+    "SystemMessageChunk": "system",
+    "ToolMessageChunk": "tool",
+}

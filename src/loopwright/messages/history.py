@@ -1,0 +1,249 @@
+"""The history of a conversation: a list that grows, and the rules by which it changes.
+
+`add_messages` is the reducer. Rules:
+
+- a message without an id gets one, on a copy; nothing a caller gave is changed;
+- a message whose id is known replaces the one that has it, in its place, also inside one update;
+- `RemoveMessage(id=...)` takes one out; an id that nobody has is an error. `RemoveMessage(id=REMOVE_ALL_MESSAGES)` empties
+  the history, and removing after it asks for nothing more;
+- chunks become finished messages.
+
+`History` is a plain list to everybody who reads it. Its versions share a `Buffer`: all messages, once, only ever appended to.
+A version is the first `len(version)` of them, so appending to the newest version looks at nothing but what is new,
+and a saver knows by `(buffer, length)` what it has stored already. Appending to an older version, replacing and removing
+begin a new buffer. Whoever changes a `History` in place only cuts it off from its buffer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final, Literal, SupportsIndex, cast, overload
+
+from loopwright.errors import InvalidUpdateError, UsageError
+from loopwright.ids import new_id
+from loopwright.messages.base import BaseMessage, BaseMessageChunk, RemoveMessage, with_id
+from loopwright.messages.chunks import message_chunk_to_message
+from loopwright.messages.convert import convert_to_messages
+
+__all__ = ["REMOVE_ALL_MESSAGES", "Buffer", "History", "add_messages"]
+
+REMOVE_ALL_MESSAGES: Final = "__remove_all__"
+"""The id that a `RemoveMessage` has to empty the history."""
+
+_growing = threading.Lock()  # two runs may go on from the same version at once: only one of them appends to its buffer
+
+
+class Buffer:
+    """Messages that only grow in number, and where each id is."""
+
+    __slots__ = ("__weakref__", "checked", "index", "items")
+
+    items: list[BaseMessage]
+    index: dict[str, int]
+    """Position by id."""
+    checked: int
+    """How many of the first messages are known to have every call answered. Kept by `repair_history`."""
+
+    def __init__(self, items: list[BaseMessage]) -> None:
+        self.items = items
+        self.index = {cast(str, message.id): position for position, message in enumerate(items)}
+        self.checked = 0
+
+
+class History(list[BaseMessage]):
+    """A list of messages that knows what it shares with its earlier versions."""
+
+    __slots__ = ("_buffer",)
+
+    _buffer: Buffer | None
+
+    def __init__(self, messages: Iterable[BaseMessage] = ()) -> None:
+        super().__init__(messages)
+        self._buffer = None
+
+    @property
+    def buffer(self) -> Buffer:
+        """What this version shares with others: it is the first `len(self)` of `buffer.items`."""
+        buffer = self._buffer
+        if buffer is None:
+            buffer = self._buffer = Buffer(list(self))
+        return buffer
+
+    @classmethod
+    def of(cls, buffer: Buffer, length: int) -> History:
+        """The version that is the first `length` messages of a buffer."""
+        history = cls(buffer.items if length == len(buffer.items) else buffer.items[:length])
+        history._buffer = buffer
+        return history
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return History, (list(self),)
+
+    def copy(self) -> History:
+        """The same version again."""
+        other = History(self)
+        other._buffer = self._buffer
+        return other
+
+    __copy__ = copy
+
+    def append(self, value: BaseMessage, /) -> None:
+        self._buffer = None
+        super().append(value)
+
+    def extend(self, values: Iterable[BaseMessage], /) -> None:
+        self._buffer = None
+        super().extend(values)
+
+    def insert(self, index: SupportsIndex, value: BaseMessage, /) -> None:
+        self._buffer = None
+        super().insert(index, value)
+
+    def pop(self, index: SupportsIndex = -1, /) -> BaseMessage:
+        self._buffer = None
+        return super().pop(index)
+
+    def remove(self, value: BaseMessage, /) -> None:
+        self._buffer = None
+        super().remove(value)
+
+    def clear(self) -> None:
+        self._buffer = None
+        super().clear()
+
+    def reverse(self) -> None:
+        self._buffer = None
+        super().reverse()
+
+    def sort(self, *, key: Any = None, reverse: bool = False) -> None:
+        self._buffer = None
+        super().sort(key=key, reverse=reverse)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._buffer = None
+        super().__setitem__(key, value)
+
+    def __delitem__(self, key: SupportsIndex | slice) -> None:
+        self._buffer = None
+        super().__delitem__(key)
+
+    def __iadd__(self, values: Iterable[BaseMessage], /) -> History:  # type: ignore[override]
+        self._buffer = None
+        super().__iadd__(values)
+        return self
+
+    def __imul__(self, count: SupportsIndex, /) -> History:
+        self._buffer = None
+        super().__imul__(count)
+        return self
+
+
+Format = Literal["langchain-openai"] | None
+
+_missing: Any = object()
+
+
+@overload
+def add_messages(left: Any, right: Any, *, format: Format = None) -> History: ...
+@overload
+def add_messages(*, format: Format = None) -> Callable[[Any, Any], History]: ...
+def add_messages(left: Any = _missing, right: Any = _missing, *, format: Format = None) -> Any:
+    """`left` with the messages of `right` added, as a new `History`.
+
+    Both may be anything `convert_to_messages` takes, or None for nothing. `format="langchain-openai"` brings contents to
+    OpenAI's block form. Without `left` and `right` it returns the reducer with that format, for an annotation.
+    Raises `InvalidUpdateError` (a `ValueError`) when a message to remove is not there.
+    """
+    if left is _missing or right is _missing:
+        if left is not right:
+            raise UsageError("add_messages needs both lists: write add_messages(left, right)")
+        return partial(add_messages, format=format)
+    history = left if left.__class__ is History and left._buffer is not None else _first_version(left)
+    news = _news(right)
+    merged = _add(history, news)
+    if format is None:
+        return merged
+    if format != "langchain-openai":
+        raise UsageError(f'add_messages format is "langchain-openai" or None, not {format!r}')
+    from loopwright.messages.openai_form import in_openai_blocks
+
+    return _first_version([in_openai_blocks(message) for message in merged])
+
+
+def _first_version(messages: Any) -> History:
+    """A history with a buffer of its own, from what is none yet."""
+    history = History(_news(messages))
+    history._buffer = Buffer(list(history))  # pyright: ignore[reportPrivateUsage]
+    return history
+
+
+def _news(messages: Any) -> list[BaseMessage]:
+    """Messages with ids, from anything."""
+    if messages is None:
+        return []
+    return [
+        message if message.id is not None and not isinstance(message, BaseMessageChunk) else _settled(message)
+        for message in ([messages] if isinstance(messages, BaseMessage) else convert_to_messages(messages))
+    ]
+
+
+def _settled(message: BaseMessage) -> BaseMessage:
+    message = message_chunk_to_message(message)
+    return message if message.id is not None else with_id(message, new_id())
+
+
+def _add(history: History, news: list[BaseMessage]) -> History:
+    buffer = history.buffer
+    length = len(history)
+    index = buffer.index
+    fresh: dict[str, int] = {}
+    for message in news:
+        id = cast(str, message.id)
+        # An id that this buffer has beyond this version is unknown here; the plain way below sorts that out.
+        if id in index or id in fresh or message.type == "remove":
+            return _rebuild(history, news)
+        fresh[id] = length + len(fresh)
+    with _growing:
+        if length != len(buffer.items):
+            buffer = Buffer(list(history))
+        buffer.items += news
+        buffer.index.update(fresh)
+    version = History(history)
+    list.extend(version, news)
+    version._buffer = buffer  # pyright: ignore[reportPrivateUsage]
+    return version
+
+
+def _rebuild(history: History, news: list[BaseMessage]) -> History:
+    """Replace and remove, one after the other as they come."""
+    slots: list[BaseMessage | None] = list(history)
+    index: dict[str, int] = {cast(str, message.id): position for position, message in enumerate(history)}
+    emptied = False
+    for message in news:
+        id = cast(str, message.id)
+        if not isinstance(message, RemoveMessage):
+            at = index.get(id)
+            if at is None:
+                index[id] = len(slots)
+                slots.append(message)
+            else:
+                slots[at] = message
+        elif id == REMOVE_ALL_MESSAGES:
+            slots, index, emptied = [], {}, True
+        elif id in index:
+            slots[index[id]] = None
+        elif not emptied:
+            raise InvalidUpdateError(f"RemoveMessage(id={id!r}): no message has this id ({_some(index)})")
+    version = History(message for message in slots if message is not None)
+    version._buffer = Buffer(list(version))  # pyright: ignore[reportPrivateUsage]
+    return version
+
+
+def _some(index: dict[str, int]) -> str:
+    ids = list(index)
+    if not ids:
+        return "the history is empty"
+    shown = ", ".join(map(repr, ids[-5:]))
+    return f"the last are {shown}" if len(ids) > 5 else f"there are {shown}"
