@@ -308,7 +308,7 @@ def _object_in(text: str) -> Any:
     except ValueError as problem:
         raise ValueError(f"it is no JSON ({problem})") from None
     if not isinstance(found, dict):
-        raise ValueError(f"it is no JSON object, but {type(found).__name__}")
+        raise ValueError(f"it is no JSON object, but {type(found).__name__}")  # noqa: TRY004  # the model's fault
     return cast("dict[str, Any]", found)
 
 
