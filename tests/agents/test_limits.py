@@ -79,9 +79,7 @@ def test_figures_that_cannot_be_meant(given, words):
 
 
 def test_limits_may_be_off_or_zero_tool_calls():
-    off = Limits(
-        model_calls=None, tool_calls=None, tokens=None, cost=None, seconds=None, repeats=None, failures=None
-    )
+    off = Limits(model_calls=None, tool_calls=None, tokens=None, cost=None, seconds=None, repeats=None, failures=None)
     budget = Budget(off)
     assert [budget.before_model() for _ in range(300)] == [None] * 300
     assert budget.remaining() == Remaining(None, None, None, None, None)
@@ -180,9 +178,12 @@ def test_time():
     budget = Budget(Limits(seconds=10), clock=clock)
     clock.now += 9.5
     assert (budget.before_model(), budget.elapsed, budget.deadline) == (None, 9.5, 110.0)
+    assert budget.out_of_time() is None
     clock.now += 0.5
-    assert budget.before_model() == Reached("seconds", 10.0, 10)
-    assert Budget().deadline is None
+    inner = Budget(parent=budget, clock=clock)
+    over = Reached("seconds", 10.0, 10)
+    assert [budget.before_model(), budget.out_of_time(), inner.out_of_time()] == [over] * 3
+    assert (Budget().deadline, Budget().out_of_time()) == (None, None)
 
 
 # -- turns ----------------------------------------------------------------------------------------------------------
@@ -236,6 +237,13 @@ def test_a_success_or_another_tool_does_not_add_to_the_failures():
         budget.after_turn([call(), call("third")], [result("e"), result("f")]),
     ]
     assert outcomes == [None] * 4
+
+
+def test_calls_that_did_not_parse_count_like_others():
+    budget = Budget(Limits(failures=2))
+    broken = {"name": None, "args": "{", "id": "c1", "error": None, "type": "invalid_tool_call"}
+    assert budget.after_turn([broken], [result("no JSON", "error")]) is None
+    assert budget.after_turn([broken], [result("no JSON", "error")]) == Reached("failures", 2, 2, "")
 
 
 def test_repeats_and_failures_may_be_off():
@@ -344,8 +352,10 @@ def test_after_a_pause_another_result_is_no_repetition():
         (Reached("seconds", 12.34, 10), "The run was stopped: it took 12.3 seconds (limit seconds=10)."),
         (
             Reached("repeats", 5, 5, "look"),
-            "The run was stopped: the tool 'look' was called in the same way with the same result "
-            "5 times in a row (limit repeats=5).",
+            (
+                "The run was stopped: the tool 'look' was called in the same way with the same result "
+                "5 times in a row (limit repeats=5)."
+            ),
         ),
         (
             Reached("failures", 8, 8, "look"),
@@ -359,7 +369,7 @@ def test_sentences(reached, sentence):
 
 
 def test_the_error_names_the_limit():
-    error = Reached("tokens", 1200, 1000).error
+    error = Reached("tokens", 1200, 1000).error()
     assert (type(error), error.limit, "1200 tokens" in str(error)) == (LimitReachedError, "tokens", True)
 
 

@@ -487,7 +487,7 @@ def test_what_a_decorator_cannot_stand_above():
     with pytest.raises(UsageError, match=r"write `async def look\(state, runtime\)`"):
 
         @before_agent  # type: ignore[arg-type]
-        async def look(state):  # noqa: F811
+        async def look(state):
             """A hook."""
 
 

@@ -32,7 +32,12 @@ def test_it_is_the_state():
 def test_what_the_run_says_of_itself():
     asked = (Interrupt("sure?", "i1"),)
     made = result(stop_reason="interrupted", usage={"total_tokens": 3}, cost=0.5, interrupts=asked)
-    assert (made.stop_reason, made.usage, made.cost, made.interrupts) == ("interrupted", {"total_tokens": 3}, 0.5, asked)
+    assert (made.stop_reason, made.usage, made.cost, made.interrupts) == (
+        "interrupted",
+        {"total_tokens": 3},
+        0.5,
+        asked,
+    )
     bare = result()
     assert (bare.usage, bare.cost, bare.interrupts) == ({}, None, ())
 
@@ -69,7 +74,9 @@ def test_the_answer_of_an_earlier_turn_is_not_this_runs():
 
 
 def test_a_notice_is_never_the_models_answer():
-    made = result(AIMessage("let me see", tool_calls=[CALL]), notice("model_calls", "stopped"), stop_reason="model_calls")
+    made = result(
+        AIMessage("let me see", tool_calls=[CALL]), notice("model_calls", "stopped"), stop_reason="model_calls"
+    )
     assert (made.final, made.text) == (None, "stopped")
 
 

@@ -156,7 +156,10 @@ def test_rules_for_errors_that_are_none(rule):
 def test_a_strategy_takes_a_schema():
     with pytest.raises(UsageError, match="not another strategy"):
         ToolStrategy(ProviderStrategy(Person))
-    assert (repr(ToolStrategy(Person)), repr(AutoStrategy(FRUIT))[:22]) == ("ToolStrategy(Person)", "AutoStrategy({'title':")
+    assert (repr(ToolStrategy(Person)), repr(AutoStrategy(FRUIT))[:22]) == (
+        "ToolStrategy(Person)",
+        "AutoStrategy({'title':",
+    )
 
 
 # -- which strategy -------------------------------------------------------------------------------------------------
@@ -245,7 +248,7 @@ def test_the_other_calls_of_an_answer_are_still_to_be_run():
 
 def test_a_reply_without_an_answer_call_is_none_of_ours():
     weather = call("weather", {})
-    assert plan(Place).read(use(weather)) == Outcome(calls=[weather])
+    assert plan(Place).read(use(weather)) == Outcome(calls=[weather], invalid_calls=[])
     assert AnswerPlan(ProviderStrategy(Place)).read(use(weather)) == Outcome(calls=[weather], invalid_calls=[])
 
 

@@ -101,7 +101,6 @@ class Reached(Struct, frozen=True):
         """For the result of a call that the model asked for and that was not run."""
         return f"Not run: {self._what()}."
 
-    @property
     def error(self) -> LimitReachedError:
         """For `on_limit="raise"`."""
         return LimitReachedError(self.sentence, limit=self.limit)
@@ -142,12 +141,18 @@ class _Seen(Struct):
     streak: int
     restored: bool = False
 
-    def same(self, name: str, args: Any, content: Any) -> bool:
-        if self.name != name:
-            return False
-        if self.restored:
-            return self.args == _digest(args) and self.content == _digest(content)
-        return bool(self.content == content and self.args == args)
+
+def _found(turn: list[_Seen], name: str, args: Any, content: Any) -> _Seen | None:
+    """The call of a turn that had these arguments and this result."""
+    for seen in turn:
+        if seen.name != name:
+            continue
+        if seen.restored:
+            if seen.content == _digest(content) and seen.args == _digest(args):
+                return seen
+        elif seen.content == content and seen.args == args:
+            return seen
+    return None
 
 
 class Budget:
@@ -263,38 +268,39 @@ class Budget:
 
     def after_turn(self, calls: Sequence[Mapping[str, Any]], results: Sequence[ToolMessage | None]) -> Reached | None:
         """Tell the calls of a turn and their results, in the same order; None where a call has no result message."""
-        repeats, failures = self.limits.repeats, self.limits.failures
+        limits, failing, before = self.limits, self._failing, self._last_turn
         reached: Reached | None = None
         turn: list[_Seen] = []
         for call, result in zip(calls, results, strict=True):
             if result is None:
                 continue
-            name: str = call["name"]
+            name: str = call["name"] or ""
             if result.status == "error":
-                count = self._failing[name] = self._failing.get(name, 0) + 1
-                if failures is not None and count >= failures:
-                    reached = reached or Reached("failures", count, failures, name)
-            elif self._failing:
-                self._failing.pop(name, None)
-            if repeats is not None:
-                streak = self._repeated(turn, name, call["args"], result.content)
-                if streak >= repeats:
-                    reached = reached or Reached("repeats", streak, repeats, name)
+                count = failing[name] = failing.get(name, 0) + 1
+                if limits.failures is not None and count >= limits.failures:
+                    reached = reached or Reached("failures", count, limits.failures, name)
+            elif failing:
+                failing.pop(name, None)
+            if limits.repeats is None:
+                continue
+            args, content = call["args"], result.content
+            if turn and _found(turn, name, args, content) is not None:
+                continue
+            seen = _found(before, name, args, content)
+            streak = 1 if seen is None else seen.streak + 1
+            turn.append(_Seen(name, args, content, streak))
+            if streak >= limits.repeats:
+                reached = reached or Reached("repeats", streak, limits.repeats, name)
         self._last_turn = turn
         return reached
 
-    def _repeated(self, turn: list[_Seen], name: str, args: Any, content: Any) -> int:
-        """In how many turns, up to this one, this call was made with this result. Adds it to `turn`."""
-        for seen in turn:
-            if seen.same(name, args, content):
-                return seen.streak
-        streak = 1
-        for seen in self._last_turn:
-            if seen.same(name, args, content):
-                streak += seen.streak
-                break
-        turn.append(_Seen(name, args, content, streak))
-        return streak
+    def out_of_time(self) -> Reached | None:
+        """Whether a `TimeoutError` was the end of `Limits.seconds`, of this run or of one above."""
+        for budget in self.chain:
+            allowed = budget.limits.seconds
+            if allowed is not None and budget.elapsed >= allowed:
+                return Reached("seconds", budget.elapsed, allowed)
+        return None
 
     def charge(self, message: AIMessage) -> None:
         """Count a model call that was made beside the loop, by a tool or a hook, with its tokens and cost."""
