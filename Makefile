@@ -49,12 +49,11 @@ else
 	$(BIN)/python scripts/coverage_rooms.py 95 $(ROOMS)
 endif
 
+# All of them run, so that one look shows all there is to mend.
 check: $(VENV)/.dev
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
-	$(BIN)/pyright
-	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/test_house.py
+	@failed=; for tool in 'ruff check' 'ruff format --check' pyright mypy 'python -m pytest -q tests/test_house.py'; do \
+		echo "$$tool"; $(BIN)/$$tool || failed="$$failed [$$tool]"; done; \
+	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 fix: $(VENV)/.dev
 	$(BIN)/ruff check --fix

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.goldens.expected import EXPECTED, LATER
 
 ROOT = Path(__file__).resolve().parents[2]
