@@ -10,7 +10,7 @@ every saver keeps:
   claim, they raise. A claim is a fence, not a lock: nothing waits for it and nothing has to give it back, so after
   a crash the next resume loads and claims anew.
 - **Isolated.** What is stored is never changed by what a caller does to the object it gave or was given.
-- **Refused early.** What cannot be stored raises `UnstorableError` with the path to it, and nothing of that call is kept.
+- **Refused early.** What cannot be stored raises `UnstorableError` with the path to it; nothing of that call is kept.
 - **Newest first.** `walk` goes by the order of saving, over all branches, and holds no lock while its reader thinks.
 
 A saver writes the plain methods; those beginning with `a` call them, and a saver that waits for a disk or a network
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, ClassVar, Literal, NamedTuple, Required, Self, TypedDict, cast
 
@@ -62,7 +62,7 @@ class Checkpoint(TypedDict, total=False):
 
 
 class CheckpointMetadata(TypedDict, total=False):
-    """`source` (input, loop, update, fork), `step` (-1 for the first input), `parents`, `run_id`, and the config's own."""
+    """`source` (input, loop, update, fork), `step` (-1: the first input), `parents`, `run_id`, and the config's own."""
 
     source: str
     step: int
@@ -217,13 +217,17 @@ class BaseCheckpointSaver(ABC):
         return config_of(record)
 
     def put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
     ) -> None:
         """Store what a task has written; `config` must name the checkpoint. `task_path` is not kept."""
         self.save_writes(*_place(config, self, needs_id=True), task_id, writes)
 
     def get_next_version(self, current: Any, channel: None = None) -> Any:
-        """The version after `current`: 1, 2, 3, …"""
+        """The version after `current`, counted from 1."""
         if isinstance(current, str):
             current = int(current.partition(".")[0])
         return 1 if current is None else current + 1
@@ -316,7 +320,11 @@ class BaseCheckpointSaver(ABC):
         return config_of(record)
 
     async def aput_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
     ) -> None:
         await self.asave_writes(*_place(config, self, needs_id=True), task_id, writes)
 
@@ -354,7 +362,9 @@ def require_thread_id(config: Mapping[str, Any] | None, saver: Any = None) -> st
     elif thread_id == "":
         problem = "The config's thread_id is empty."
     else:
-        problem = f"The config's thread_id is of type {type(thread_id).__name__} ({thread_id!r}); it must be a str: str(...)."  # pyright: ignore[reportUnknownArgumentType]
+        problem = (
+            f"The config's thread_id is of type {type(thread_id).__name__} ({thread_id!r}); it must be a str: str(...)."  # pyright: ignore[reportUnknownArgumentType]
+        )
     raise UsageError(f'{problem} Write invoke(..., {{"configurable": {{"thread_id": "1"}}}}).')
 
 
@@ -409,7 +419,7 @@ def _record_from(
         parent_id=parent_id,
         step=described.pop("step", -1),
         source=described.pop("source", "update"),
-        created_at=checkpoint.get("ts") or datetime.now(timezone.utc).isoformat(),
+        created_at=checkpoint.get("ts") or datetime.now(UTC).isoformat(),
         metadata=described,
         values=dict(checkpoint.get("channel_values") or {}),
         pending=tuple(

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container
+from enum import Enum
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
@@ -21,6 +22,8 @@ from msgspec import UNSET, Struct
 from msgspec.structs import force_setattr
 
 from loopwright.errors import UnstorableError
+from loopwright.messages.base import BaseMessage
+from loopwright.messages.history import History
 
 __all__ = ["check_storable", "plain_copy"]
 
@@ -48,6 +51,9 @@ def plain_copy(value: Any, path: str = "state", registered: Registered = None) -
         raise UnstorableError(f"{path} cannot be stored: it contains itself, or is nested too deep.") from None
 
 
+_type = cast(Callable[[Any], type[Any]], type)  # the builtin, without `type[Unknown]`
+
+
 class _Refused(Exception):
     """Travels up from what cannot be stored and collects the path, innermost part first."""
 
@@ -57,7 +63,7 @@ class _Refused(Exception):
 
 
 def _take(value: Any, registered: Registered) -> Any:
-    kind = type(value)
+    kind = _type(value)
     take = _BUILTINS.get(kind, _take)
     if take is None:
         return value
@@ -105,24 +111,27 @@ def _key(key: Any, registered: Registered) -> Any:
         raise
 
 
-def _members(value: Any, registered: Registered) -> Any:
-    """Sets and deques: their items have no name in a path."""
-    taken = _list(cast("list[Any]", list(value)), registered)
-    if type(value) is frozenset and _same(taken, value):
-        return value
-    if type(value) in (set, frozenset):
-        return type(value)(taken)
-    return type(value)(taken, value.maxlen)
+def _set(value: set[Any], registered: Registered) -> set[Any]:
+    return set(_list(list(value), registered))
 
 
-def _buffer(value: bytearray, registered: Registered) -> bytearray:  # noqa: ARG001 - one signature for all
+def _frozenset(value: frozenset[Any], registered: Registered) -> frozenset[Any]:
+    taken = _list(list(value), registered)
+    return value if _same(taken, value) else frozenset(taken)
+
+
+def _deque(value: Any, registered: Registered) -> Any:
+    return type(value)(_list(value, registered), value.maxlen)
+
+
+def _buffer(value: bytearray, registered: Registered) -> bytearray:
     return value[:]
 
 
 def _timed(value: Any, registered: Registered) -> Any:
     """A datetime or time: its zone must be one that can be named."""
     if value.tzinfo is not None:
-        _take_field(value, ".tzinfo", value.tzinfo, registered)
+        _field("tzinfo", value.tzinfo, registered)
     return value
 
 
@@ -134,11 +143,12 @@ def _is(one: object, two: object) -> bool:
     return one is two
 
 
-def _take_field(owner: Any, name: str, value: Any, registered: Registered) -> Any:  # noqa: ARG001 - symmetry of calls
+def _field(name: str, value: Any, registered: Registered) -> Any:
+    """Take what an attribute holds."""
     try:
         return _take(value, registered)
     except _Refused as refused:
-        refused.trail.append(name)
+        refused.trail.append(f".{name}")
         raise
 
 
@@ -154,7 +164,7 @@ def _attributes(value: Any, registered: Registered, names: tuple[str, ...], froz
             state[name] = item
     changed: dict[str, Any] = {}
     for name, item in state.items():
-        taken = _take_field(value, f".{name}", item, registered)
+        taken = _field(name, item, registered)
         if taken is not item:
             changed[name] = taken
     if frozen and not changed:
@@ -169,7 +179,7 @@ def _struct(value: Struct, registered: Registered) -> Any:
     changed: dict[str, Any] = {}
     for name in value.__struct_fields__:
         item = getattr(value, name)
-        taken = _take_field(value, f".{name}", item, registered)
+        taken = _field(name, item, registered)
         if taken is not item:
             changed[name] = taken
     if value.__struct_config__.frozen and not changed:
@@ -185,27 +195,26 @@ def _message(value: Struct, registered: Registered) -> Any:
     for name in value.__struct_fields__:
         item = getattr(value, name)
         if type(item) is not str:
-            _take_field(value, f".{name}", item, registered)
+            _field(name, item, registered)
     return value
 
 
 def _model(value: Any, registered: Registered) -> Any:
     """A pydantic model: its fields, extra and private attributes."""
     twin = copy.copy(value)
-    for holder in (twin.__dict__, twin.__pydantic_extra__, twin.__pydantic_private__):
-        for name, item in list((holder or {}).items()):
-            holder[name] = _take_field(value, f".{name}", item, registered)
+    holders: list[dict[str, Any] | None] = [twin.__dict__, twin.__pydantic_extra__, twin.__pydantic_private__]
+    for holder in filter(None, holders):
+        for name, item in list(holder.items()):
+            holder[name] = _field(name, item, registered)
     return twin
 
 
 def _named(value: Any, registered: Registered) -> Any:
-    taken = [
-        _take_field(value, f".{name}", item, registered) for name, item in zip(value._fields, value, strict=True)
-    ]
-    return value if _same(taken, value) else type(value)._make(taken)
+    taken = [_field(name, item, registered) for name, item in zip(value._fields, value, strict=True)]
+    return value if _same(taken, value) else value._make(taken)
 
 
-def _whole(value: Any, registered: Registered) -> Any:  # noqa: ARG001 - one signature for all
+def _whole(value: Any, registered: Registered) -> Any:
     """Immutable, with nothing inside."""
     return value
 
@@ -222,17 +231,18 @@ _BUILTINS: Final[dict[type, _Take | None]] = {
     bytes: None,
     type(UNSET): None,
     list: _list,
+    History: _list,
     tuple: _tuple,
     dict: _dict,
-    set: _members,
-    frozenset: _members,
+    set: _set,
+    frozenset: _frozenset,
     bytearray: _buffer,
 }
 
 _LIBRARY: Final[dict[str, _Take]] = {
     "datetime.datetime": _timed,
     "datetime.time": _timed,
-    "collections.deque": _members,
+    "collections.deque": _deque,
     **dict.fromkeys(
         (
             "datetime.date",
@@ -257,7 +267,7 @@ _LIBRARY: Final[dict[str, _Take]] = {
 _known: WeakKeyDictionary[type, _Take] = WeakKeyDictionary()
 
 
-def _take_of(kind: type) -> _Take:
+def _take_of(kind: type[Any]) -> _Take:
     """How to take instances of a class that is no builtin; worked out once for each class."""
     take = _known.get(kind)
     if take is None:
@@ -265,9 +275,7 @@ def _take_of(kind: type) -> _Take:
     return take
 
 
-def _classify(kind: type) -> _Take:
-    from loopwright.messages import BaseMessage
-
+def _classify(kind: type[Any]) -> _Take:
     if issubclass(kind, BaseMessage):
         return _message  # ours, and those a user derives from ours: what they add is looked through too
     paths = sys.modules.get("pathlib")
@@ -285,34 +293,32 @@ def _classify(kind: type) -> _Take:
     def known(value: Any, registered: Registered) -> Any:
         if registered is not None and kind not in registered:
             raise _Refused(
-                f"of class {_name(kind)}, which is not declared. Name the class in the agent's state, context, tools or "
-                "response_format, or register it with the saver."
+                f"of class {_name(kind)}, which is not declared. Name the class in the agent's state, context, tools "
+                "or response_format, or register it with the saver."
             )
         return take(value, registered)
 
     return known
 
 
-def _declared(kind: type) -> _Take | None:
+def _declared(kind: Any) -> _Take | None:
     """How to take instances of a class that a saver can be told of; None if it is of another sort."""
-    enums = sys.modules["enum"]
-    if issubclass(kind, enums.Enum):
+    if issubclass(kind, Enum):
         return _whole
     if issubclass(kind, Struct):
         return _struct
     if hasattr(kind, "__dataclass_fields__"):
-        fields = cast("Mapping[str, Any]", kind.__dataclass_fields__)  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType]
-        params: Any = kind.__dataclass_params__  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType,reportUnknownVariableType]
-        names, frozen = (*fields, *_slots(kind)), bool(params.frozen)  # pyright: ignore[reportUnknownMemberType]
+        names = (*kind.__dataclass_fields__, *_slots(kind))
+        frozen = bool(kind.__dataclass_params__.frozen)
         return lambda value, registered: _attributes(value, registered, names, frozen)
     if hasattr(kind, "__pydantic_validator__"):
         return _model
-    if issubclass(kind, tuple) and hasattr(kind, "_fields") and hasattr(kind, "_make"):
+    if hasattr(kind, "_fields") and hasattr(kind, "_make") and issubclass(kind, tuple):
         return _named
     return None
 
 
-def _slots(kind: type) -> tuple[str, ...]:
+def _slots(kind: type[Any]) -> tuple[str, ...]:
     names: list[str] = []
     for base in kind.__mro__:
         slots: Any = base.__dict__.get("__slots__", ())

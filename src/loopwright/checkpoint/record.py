@@ -1,6 +1,6 @@
 """What a saver keeps: one `Record` for each checkpoint.
 
-The engine speaks this vocabulary and no other; `base.py` translates it into the dictionaries that LangGraph's users know.
+The engine speaks this vocabulary and no other; `base.py` translates it into what LangGraph's users know.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NO_ARG: Final = UNSET
 """`Pending.arg` of a task that reads the graph's own state."""
 
 Write = tuple[str, str, Any]
-"""Task id, channel, value. A channel in double underscores is the engine's own (`__error__`: the text of what a task raised)."""
+"""Task id, channel, value. A channel in double underscores is the engine's own (`__error__`: why the task failed)."""
 
 
 class Pending(Struct, frozen=True):
@@ -45,7 +45,7 @@ class Record(Struct, kw_only=True):
     created_at: str = ""
     """ISO 8601 with zone."""
     metadata: dict[str, Any] = {}
-    """What the run's config carried, `run_id`, `parents`, …: plain data. `source` and `step` are added by `describe`."""
+    """What the run's config carried, `run_id`, `parents`: plain data. `describe` adds `source` and `step`."""
     values: dict[str, Any] = {}
     """The whole state, by channel. A channel that was never written is absent."""
     pending: tuple[Pending, ...] = ()

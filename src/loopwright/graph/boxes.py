@@ -11,6 +11,7 @@ Rules of the drawing:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
 __all__ = ["draw_boxes"]
@@ -65,16 +66,16 @@ class _Layout:
         self.back = [link for link in links if link in back]
         forward = [link for link in links if link not in back]
         self.row_of = _rows(order, forward)
-        self.width = {id: len(id) + 4 for id in order}
+        self.width = {name: len(name) + 4 for name in order}
         self.links = self._with_waypoints(forward)
         self.rows: list[list[str]] = [[] for _ in range(max(self.row_of.values()) + 1)]
-        for id in self.row_of:
-            self.rows[self.row_of[id]].append(id)
+        for name in self.row_of:
+            self.rows[self.row_of[name]].append(name)
         self._order_rows()
         self.center = self._place()
 
     def _with_waypoints(self, forward: list[_Link]) -> list[_Link]:
-        """Cut edges that skip rows into pieces; a waypoint is a node one column wide, shared by all that go the same way."""
+        """Cut edges that skip rows into pieces, at waypoints: nodes one column wide."""
         pieces: list[_Link] = []
         for source, target, dotted in forward:
             last = source
@@ -89,40 +90,41 @@ class _Layout:
 
     def _order_rows(self) -> None:
         """Order each row by where its neighbours stand, so that few lines cross."""
-        above: dict[str, list[str]] = {id: [] for id in self.row_of}
-        below: dict[str, list[str]] = {id: [] for id in self.row_of}
+        above: dict[str, list[str]] = {name: [] for name in self.row_of}
+        below: dict[str, list[str]] = {name: [] for name in self.row_of}
         for source, target, _ in self.links:
             above[target].append(source)
             below[source].append(target)
         for sweep in range(_SWEEPS):
             down = sweep % 2 == 0
             rows = self.rows if down else self.rows[::-1]
-            for fixed, row in zip(rows, rows[1:], strict=False):
-                at = {id: index for index, id in enumerate(fixed)}
+            for fixed, row in pairwise(rows):
+                at = {name: index for index, name in enumerate(fixed)}
                 near = above if down else below
-                now = {id: index for index, id in enumerate(row)}
-                row.sort(key=lambda id, near=near, at=at, now=now: _mean([at[other] for other in near[id]], now[id]))
+                now = {name: index for index, name in enumerate(row)}
+                row.sort(
+                    key=lambda name, near=near, at=at, now=now: _mean([at[other] for other in near[name]], now[name])
+                )
 
     def _place(self) -> dict[str, int]:
         """The middle column of each box and waypoint: near its neighbours, never over another one."""
         center: dict[str, float] = {}
         for row in self.rows:
-            total = sum(self.width[id] for id in row) + _GAP * (len(row) - 1)
+            total = sum(self.width[name] for name in row) + _GAP * (len(row) - 1)
             column = -total / 2
-            for id in row:
-                center[id] = column + self.width[id] / 2
-                column += self.width[id] + _GAP
-        near: dict[str, list[str]] = {id: [] for id in self.row_of}
+            for name in row:
+                center[name] = column + self.width[name] / 2
+                column += self.width[name] + _GAP
+        near: dict[str, list[str]] = {name: [] for name in self.row_of}
         for source, target, _ in self.links:
             near[source].append(target)
             near[target].append(source)
         for sweep in range(_SWEEPS):
             for row in self.rows if sweep % 2 == 0 else self.rows[::-1]:
-                wanted = [_mean([center[other] for other in near[id]], center[id]) for id in row]
-                for id, column in zip(row, self._spread(row, wanted), strict=True):
-                    center[id] = column
-        left = min(center[id] - self.width[id] / 2 for id in center)
-        whole = {id: round(column - left) for id, column in center.items()}
+                wanted = [_mean([center[other] for other in near[name]], center[name]) for name in row]
+                center.update(zip(row, self._spread(row, wanted), strict=True))
+        left = min(center[name] - self.width[name] / 2 for name in center)
+        whole = {name: round(column - left) for name, column in center.items()}
         self._straighten(whole)
         return whole
 
@@ -139,8 +141,8 @@ class _Layout:
                 center[target] = max(column, self.width[target] // 2)
 
     def _spread(self, row: list[str], wanted: list[float]) -> list[float]:
-        """The columns nearest to `wanted` that keep the row's order and its gaps: the mean of pushing right and left."""
-        space = [(self.width[one] + self.width[two]) / 2 + _GAP for one, two in zip(row, row[1:], strict=False)]
+        """Columns near to `wanted` that keep the row's order and its gaps: the mean of pushing right and left."""
+        space = [(self.width[one] + self.width[two]) / 2 + _GAP for one, two in pairwise(row)]
         right = list(wanted)
         for index, least in enumerate(space):
             right[index + 1] = max(right[index + 1], right[index] + least)
@@ -150,8 +152,11 @@ class _Layout:
         return [(one + two) / 2 for one, two in zip(right, left, strict=True)]
 
     def draw(self) -> str:
-        edge = max(self.center[id] + self.width[id] // 2 for id in self.center)
-        lanes = {target: edge + 3 + 3 * index for index, target in enumerate(dict.fromkeys(link.target for link in self.back))}
+        edge = max(self.center[name] + self.width[name] // 2 for name in self.center)
+        lanes = {
+            target: edge + 3 + 3 * index
+            for index, target in enumerate(dict.fromkeys(link.target for link in self.back))
+        }
         canvas = _Canvas()
         top = 0
         span: dict[str, list[int]] = {target: [] for target in lanes}
@@ -177,28 +182,30 @@ class _Layout:
         """The horizontal lines of the gap below row `index` (-1: above the first), each with its line in the gap."""
         runs: list[_Run] = []
         here = self.rows[index] if index >= 0 else []
-        for id in here:
+        for name in here:
             for dotted in (False, True):
-                ends = [self.center[link.target] for link in self.links if link.source == id and link.dotted is dotted]
-                ends += [lanes[link.target] for link in self.back if link.source == id and link.dotted is dotted]
+                ends = [
+                    self.center[link.target] for link in self.links if link.source == name and link.dotted is dotted
+                ]
+                ends += [lanes[link.target] for link in self.back if link.source == name and link.dotted is dotted]
                 if ends:
-                    runs.append(_Run(self.center[id], tuple(sorted(set(ends))), dotted))
+                    runs.append(_Run(self.center[name], tuple(sorted(set(ends))), dotted))
         if index + 1 < len(self.rows):
-            for id in self.rows[index + 1]:
-                if id in lanes:
-                    dotted = all(link.dotted for link in self.back if link.target == id)
-                    runs.append(_Run(lanes[id], (self.center[id],), dotted))
+            for name in self.rows[index + 1]:
+                if name in lanes:
+                    dotted = all(link.dotted for link in self.back if link.target == name)
+                    runs.append(_Run(lanes[name], (self.center[name],), dotted))
         return _stack(runs, set(lanes.values()))
 
     def _draw_row(self, canvas: _Canvas, top: int, row: list[str]) -> None:
-        for id in row:
-            center, width = self.center[id], self.width[id]
-            if id not in self.boxes:
-                canvas.vertical(center, top, top + 2, id.endswith("True"))
+        for name in row:
+            center, width = self.center[name], self.width[name]
+            if name not in self.boxes:
+                canvas.vertical(center, top, top + 2, name.endswith("True"))
                 continue
             left = center - width // 2
             bar = "+" + "-" * (width - 2) + "+"
-            for line, text in enumerate((bar, f"| {id} |", bar)):
+            for line, text in enumerate((bar, f"| {name} |", bar)):
                 canvas.write(left, top + line, text)
 
     def _draw_gap(
@@ -225,9 +232,9 @@ class _Layout:
                 canvas.put(column, line, "+")
         if index + 1 < len(self.rows):
             entered = {column for _, run in runs for column in run.ends}
-            for id in self.rows[index + 1]:
-                if self.center[id] in entered and id in self.boxes:
-                    canvas.put(self.center[id], bottom, "v")
+            for name in self.rows[index + 1]:
+                if self.center[name] in entered and name in self.boxes:
+                    canvas.put(self.center[name], bottom, "v")
             return bottom + 1
         return bottom
 
@@ -238,7 +245,7 @@ def _mean(columns: Sequence[float], default: float) -> float:
 
 def _loops(order: Sequence[str], links: list[_Link]) -> set[_Link]:
     """The edges that close a loop, found by walking depth first from the first node."""
-    out: dict[str, list[_Link]] = {id: [] for id in order}
+    out: dict[str, list[_Link]] = {name: [] for name in order}
     for link in links:
         out[link.source].append(link)
     closing: set[_Link] = set()
@@ -249,12 +256,12 @@ def _loops(order: Sequence[str], links: list[_Link]) -> set[_Link]:
         path = {root}
         stack = [(root, iter(out[root]))]
         while stack:
-            id, rest = stack[-1]
+            name, rest = stack[-1]
             link = next(rest, None)
             if link is None:
                 stack.pop()
-                path.discard(id)
-                done.add(id)
+                path.discard(name)
+                done.add(name)
             elif link.target in path:
                 closing.add(link)
             elif link.target not in done:
@@ -265,17 +272,17 @@ def _loops(order: Sequence[str], links: list[_Link]) -> set[_Link]:
 
 def _rows(order: Sequence[str], forward: list[_Link]) -> dict[str, int]:
     """The row of each node: one below the lowest of those that lead to it."""
-    into: dict[str, list[str]] = {id: [] for id in order}
-    out: dict[str, list[str]] = {id: [] for id in order}
+    into: dict[str, list[str]] = {name: [] for name in order}
+    out: dict[str, list[str]] = {name: [] for name in order}
     for source, target, _ in forward:
         into[target].append(source)
         out[source].append(target)
-    waiting = {id: len(sources) for id, sources in into.items()}
-    ready = [id for id in order if not waiting[id]]
+    waiting = {name: len(sources) for name, sources in into.items()}
+    ready = [name for name in order if not waiting[name]]
     rows: dict[str, int] = dict.fromkeys(order, 0)
-    for id in ready:
-        for target in out[id]:
-            rows[target] = max(rows[target], rows[id] + 1)
+    for name in ready:
+        for target in out[name]:
+            rows[target] = max(rows[target], rows[name] + 1)
             waiting[target] -= 1
             if not waiting[target]:
                 ready.append(target)

@@ -57,7 +57,9 @@ class Graph:
     def __repr__(self) -> str:
         return f"Graph(nodes={list(self.nodes)!r}, edges={[(edge.source, edge.target) for edge in self.edges]!r})"
 
-    def add_node(self, id: str, name: str | None = None, data: Any = None, metadata: Mapping[str, Any] | None = None) -> Node:
+    def add_node(
+        self, id: str, name: str | None = None, data: Any = None, metadata: Mapping[str, Any] | None = None
+    ) -> Node:
         """Add a box, or replace the one of that id."""
         node = self.nodes[id] = Node(id, id.rpartition(":")[2] if name is None else name, data, metadata)
         return node
@@ -69,7 +71,7 @@ class Graph:
         return edge
 
     def to_json(self) -> dict[str, list[dict[str, Any]]]:
-        """Plain data: `{"nodes": [{"id", "name", "metadata"?}], "edges": [{"source", "target", "data"?, "conditional"?}]}`."""
+        """Plain data: nodes `{"id", "name", "metadata"?}`, edges `{"source", "target", "data"?, "conditional"?}`."""
         nodes: list[dict[str, Any]] = []
         for node in self.nodes.values():
             entry: dict[str, Any] = {"id": node.id, "name": node.name}
@@ -113,11 +115,25 @@ class Graph:
 
     def print_ascii(self) -> None:
         """Print `draw_ascii()`."""
-        print(self.draw_ascii())
+        print(self.draw_ascii())  # noqa: T201 - what it is for
 
 
 _WORDS: Final = frozenset(
-    ["call", "class", "classdef", "click", "default", "direction", "end", "flowchart", "graph", "href", "linkstyle", "style", "subgraph"]
+    [
+        "call",
+        "class",
+        "classdef",
+        "click",
+        "default",
+        "direction",
+        "end",
+        "flowchart",
+        "graph",
+        "href",
+        "linkstyle",
+        "style",
+        "subgraph",
+    ]
 )
 """Words that Mermaid reads as its own when they stand where an id should."""
 
@@ -153,33 +169,43 @@ def _mermaid_text(text: str) -> str:
     return text
 
 
+class _Frame(dict[str, "Node | _Frame"]):
+    """The nodes of one nested graph, and the graphs nested in it under their names with a colon."""
+
+
 def _mermaid_boxes(nodes: Mapping[str, Node], ids: Mapping[str, str], with_styles: bool) -> list[str]:
     """The lines that declare the nodes, those of nested graphs inside `subgraph` frames."""
-    frames: dict[str, Any] = {}
+    boxes = _Frame()
+    frames: dict[str, _Frame] = {}
     for node in nodes.values():
-        inner = frames
-        *outer, _ = node.id.split(":")
-        for part in outer:
-            inner = inner.setdefault(f"{part}:", {})
-        inner[node.id] = node
+        inner, path = boxes, ""
+        for part in node.id.split(":")[:-1]:
+            path += f"{part}:"
+            if path not in frames:
+                inner[f"frame {path}"] = frames[path] = _Frame()
+            inner = frames[path]
+        inner[f"node {node.id}"] = node
+    titles = {path: path.split(":")[-2] for path in frames}
+    frame_ids = _mermaid_ids([*ids.values(), *(f"frame {path}" for path in frames)])
     lines: list[str] = []
-    _mermaid_frame(frames, ids, with_styles, "", "    ", lines)
+
+    def declare(frame: _Frame, indent: str) -> None:
+        for key, entry in frame.items():
+            if isinstance(entry, _Frame):
+                title = _mermaid_text(titles[key.removeprefix("frame ")])
+                lines.append(f'{indent}subgraph {frame_ids[key]}["{title}"]')
+                declare(entry, indent + "    ")
+                lines.append(f"{indent}end")
+            else:
+                lines.append(indent + _mermaid_box(entry, ids[entry.id], with_styles))
+
+    declare(boxes, "    ")
     return lines
 
 
-def _mermaid_frame(
-    inside: Mapping[str, Any], ids: Mapping[str, str], with_styles: bool, path: str, indent: str, lines: list[str]
-) -> None:
-    for key, entry in inside.items():
-        if isinstance(entry, Node):
-            text = f'"{_mermaid_text(entry.name)}"'
-            if entry.id in (START, END):
-                style = (":::first" if entry.id == START else ":::last") if with_styles else ""
-                lines.append(f"{indent}{ids[entry.id]}([{text}]){style}")
-            else:
-                lines.append(f"{indent}{ids[entry.id]}({text})")
-        else:
-            name = f"{path}{key}"
-            lines.append(f'{indent}subgraph {_mermaid_id("frame_" + name[:-1])}["{_mermaid_text(key[:-1])}"]')
-            _mermaid_frame(entry, ids, with_styles, name, indent + "    ", lines)
-            lines.append(f"{indent}end")
+def _mermaid_box(node: Node, id: str, with_styles: bool) -> str:
+    text = f'"{_mermaid_text(node.name)}"'
+    if node.id not in (START, END):
+        return f"{id}({text})"
+    style = (":::first" if node.id == START else ":::last") if with_styles else ""
+    return f"{id}([{text}]){style}"

@@ -148,7 +148,7 @@ def default_retry_on(error: BaseException) -> bool:
     """Whether a second try may help.
 
     A model's error says so itself, an HTTP client's error by its status (408, 429 and 5xx). Lost connections and
-    timeouts: yes. Wrong calls and bugs (`UsageError`, `TypeError`, `KeyError`, files that are not there, …): no. Else yes.
+    timeouts: yes. Wrong calls and bugs (`UsageError`, `TypeError`, `KeyError`, a missing file): no. Else yes.
     """
     if isinstance(error, ModelError):
         return error.retryable

@@ -1,0 +1,49 @@
+"""How many bytes stored values take, as encoded, each counted once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+__all__ = ["Scale"]
+
+
+class Scale:
+    """Adds up encoded sizes. Holds on to what it has counted, so that no id is used twice meanwhile."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        """Bytes."""
+        self._seen: dict[int, Any] = {}
+
+    def add(self, value: Any) -> None:
+        self.total += encoded_size(value)
+
+    def add_once(self, key: object, value: Any) -> None:
+        """Count `value`, unless this very `key` was counted before."""
+        if id(key) not in self._seen:
+            self._seen[id(key)] = key
+            self.add(value)
+
+    def add_lines(self, items: list[Any], length: int) -> None:
+        """Count the first `length` items, those that have been counted before excepted."""
+        for item in items[:length]:
+            self.add_once(item, item)
+
+
+def encoded_size(value: Any) -> int:
+    """Bytes of `value` in msgpack; of its text where msgpack has no form for it."""
+    try:
+        return len(_encoder.encode(value))
+    except (msgspec.MsgspecError, OverflowError, RecursionError, TypeError, ValueError):
+        return len(repr(value).encode("utf-8", "replace"))
+
+
+def _hook(value: Any) -> Any:
+    """What msgpack cannot write: an object by its attributes, else by its text."""
+    state: dict[str, Any] = getattr(value, "__dict__", {})
+    return state or str(value)
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_hook)
