@@ -1,0 +1,8 @@
+"""Door: chat models, where users of LangChain look for them."""
+
+from loopwright.models.base import BaseChatModel
+from loopwright.models.cache import InMemoryCache
+from loopwright.models.like import ModelLike
+from loopwright.models.rate_limit import BaseRateLimiter, InMemoryRateLimiter
+
+__all__ = ["BaseChatModel", "BaseRateLimiter", "InMemoryCache", "InMemoryRateLimiter", "ModelLike"]

@@ -1,0 +1,47 @@
+"""Chat models: what every model call does, the wire client, and one folder for each wire format.
+
+Names are found when they are asked for, because `BaseChatModel` brings pydantic, which a program without a model of
+its own never needs to load.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from loopwright.models.base import BaseChatModel
+    from loopwright.models.cache import InMemoryCache
+    from loopwright.models.like import ChatCall, ModelLike
+    from loopwright.models.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, Generation, LLMResult
+    from loopwright.models.rate_limit import BaseRateLimiter, InMemoryRateLimiter
+
+__all__ = [
+    "BaseChatModel",
+    "BaseRateLimiter",
+    "ChatCall",
+    "ChatGeneration",
+    "ChatGenerationChunk",
+    "ChatResult",
+    "Generation",
+    "InMemoryCache",
+    "InMemoryRateLimiter",
+    "LLMResult",
+    "ModelLike",
+]
+
+_HOMES = {
+    "BaseChatModel": "base",
+    "BaseRateLimiter": "rate_limit",
+    "ChatCall": "like",
+    "InMemoryCache": "cache",
+    "InMemoryRateLimiter": "rate_limit",
+    "ModelLike": "like",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'outputs')}"), name)

@@ -1,0 +1,264 @@
+"""`BaseChatModel`: what a class of your own becomes a chat model by.
+
+    class Parrot(BaseChatModel):
+        loud: bool = False                                  # fields are pydantic's
+
+        def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+            return AIMessage(messages[-1].text)
+
+Rules:
+
+- one method is enough: `_generate`, or `_stream` if it can; plain or asynchronous (`_agenerate`, `_astream` beside a
+  plain one). `invoke` uses `_generate` when there is one; a reader gets what `_stream` yields, or the whole at once;
+- `respond` adds what every model call has: the rate limit, the cache, callbacks, ids, and one form of the answer;
+- errors of the model's pass through unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from loopwright.callbacks import CallbackRun, callbacks_of
+from loopwright.messages import AIMessage, AIMessageChunk, BaseMessage
+from loopwright.models.assemble import assembling
+from loopwright.models.cache import Memory
+from loopwright.models.like import ModelLike, OnChunk
+from loopwright.models.outputs import ChatGenerationChunk, of_message
+from loopwright.models.protocol import Method, message_of, methods_of, settled
+from loopwright.models.rate_limit import wait_for
+from loopwright.port import Port
+from loopwright.scope import RunnableConfig, merge_configs
+
+__all__ = ["BaseChatModel"]
+
+
+class BaseChatModel(BaseModel, ModelLike):
+    """A chat model. Subclass it and declare your settings as fields."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, populate_by_name=True, protected_namespaces=())
+
+    name: str | None = None
+    """How callbacks and traces call it; its class's name without."""
+    cache: Any = Field(default=None, exclude=True, repr=False)
+    """Remembers answers: an `InMemoryCache`, or an object with `lookup(prompt, model)` and `update(...)`."""
+    verbose: bool = Field(default=False, exclude=True, repr=False)
+    """Write each answer to standard output."""
+    callbacks: Any = Field(default=None, exclude=True, repr=False)
+    """Handlers that hear of every call of this model."""
+    tags: list[str] | None = Field(default=None, exclude=True)
+    """On every call; "nostream" keeps its tokens out of the `messages` stream."""
+    metadata: dict[str, Any] | None = Field(default=None, exclude=True)
+    custom_get_token_ids: Callable[[str], list[int]] | None = Field(default=None, exclude=True, repr=False)
+    """Counts exactly where `get_num_tokens` would estimate."""
+    rate_limiter: Any = Field(default=None, exclude=True, repr=False)
+    """An `InMemoryRateLimiter`, which several models may share."""
+    disable_streaming: bool | Literal["tool_calling"] = False
+    """True: the answer always comes as a whole. "tool_calling": only when tools are bound."""
+    output_version: str | None = None
+    """"v1": an answer's content is a list of standard blocks."""
+    profile: dict[str, Any] | None = Field(default=None, exclude=True, repr=False)
+    """What the model can do: `max_input_tokens`, `structured_output`, `tool_calling`, ..."""
+
+    # -- what a subclass may have -------------------------------------------------------------------------------
+
+    @property
+    def _llm_type(self) -> str:
+        return type(self).__name__
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        """What makes two models of one class different: all fields that are no secrets."""
+        return self.model_dump(mode="python", exclude_none=True)
+
+    def _combine_llm_outputs(self, llm_outputs: list[dict[str, Any] | None]) -> dict[str, Any]:
+        """Kept for classes that call it."""
+        return {key: value for output in llm_outputs if output for key, value in output.items()}
+
+    async def answer(
+        self,
+        port: Port,
+        messages: list[BaseMessage],
+        *,
+        stop: list[str] | None,
+        kwargs: dict[str, Any],
+        take: Callable[[Any], AIMessageChunk] | None,
+    ) -> AIMessage | None:
+        """One call of the model: the message, or None after each piece of it went to `take`.
+
+        `take` is None when nobody reads pieces. Override it in a model that needs the port (a delay, say); one that
+        speaks to a provider overrides `_generate` and its sisters.
+        """
+        methods = methods_of(type(self))
+        if take is not None and methods.can_stream and self._streams(kwargs):
+            await self._consume(port, messages, stop, kwargs, take)
+            return None
+        if not methods.can_generate:
+            take, finish = assembling(port.new_id, None)
+            await self._consume(port, messages, stop, kwargs, take)
+            return finish()
+        plain, coro = methods.generate, methods.agenerate
+        use_coro = coro is not None and (port.prefers_async or plain is None)
+        method = coro if use_coro else plain
+        assert method is not None
+        arguments = method.arguments(self, stop, kwargs)
+        result = await port.call(getattr(self, method.name), messages, is_async=use_coro, **arguments)
+        return message_of(result, self)
+
+    # -- one call -----------------------------------------------------------------------------------------------
+
+    async def respond(
+        self,
+        port: Port,
+        messages: list[BaseMessage],
+        *,
+        stop: list[str] | None = None,
+        kwargs: dict[str, Any],
+        config: RunnableConfig,
+        on_chunk: OnChunk | None = None,
+    ) -> AIMessage:
+        callbacks = callbacks_of(config, self.callbacks)
+        if callbacks is None:
+            return await self._respond(port, messages, stop, kwargs, on_chunk, None)
+        run = callbacks.with_defaults(self.tags, self.metadata).run(callbacks.run_id)
+        name = self.get_name()
+        about = {"invocation_params": {**self._identifying_params, **kwargs}, "options": {"stop": stop}}
+        serialized = {"name": name, "id": [*type(self).__module__.split("."), type(self).__qualname__]}
+        await run.emit(port, "on_chat_model_start", serialized, [list(messages)], name=name, **about)
+        try:
+            answer = await self._respond(port, messages, stop, kwargs, on_chunk, run)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            await run.emit(port, "on_llm_error", error)
+            raise
+        await run.emit(port, "on_llm_end", of_message(answer))
+        return answer
+
+    async def _respond(
+        self,
+        port: Port,
+        messages: list[BaseMessage],
+        stop: list[str] | None,
+        kwargs: dict[str, Any],
+        on_chunk: OnChunk | None,
+        run: CallbackRun | None,
+    ) -> AIMessage:
+        memory = Memory.of(self, messages, stop, kwargs) if self.cache else None
+        if memory is not None:
+            remembered = await memory.look_up(port)
+            if remembered is not None:
+                return settled(remembered, port.new_id)
+        if self.rate_limiter is not None:
+            await wait_for(self.rate_limiter, port)
+        answer = await self._answer(port, messages, stop, kwargs, on_chunk, run)
+        if self.output_version == "v1" and isinstance(answer.content, str):
+            answer = answer.model_copy(update={"content": list(answer.content_blocks)})
+        if self.verbose:
+            answer.pretty_print()
+        answer = settled(answer, port.new_id)
+        if memory is not None:
+            await memory.update(port, answer)
+        return answer
+
+    async def _answer(
+        self,
+        port: Port,
+        messages: list[BaseMessage],
+        stop: list[str] | None,
+        kwargs: dict[str, Any],
+        on_chunk: OnChunk | None,
+        run: CallbackRun | None,
+    ) -> AIMessage:
+        """The model's own answer, its pieces given to whoever wants them."""
+        if on_chunk is not None and self.output_version == "v1":
+            on_chunk = _in_blocks(on_chunk)
+        if on_chunk is None and not methods_of(type(self)).has_streaming_field:
+            answer = await self.answer(port, messages, stop=stop, kwargs=kwargs, take=None)
+            assert answer is not None, "without take, answer() returns the message"
+            return answer
+        take, finish = assembling(port.new_id, on_chunk)
+        teller = run.token_teller(port) if run is not None else None
+        if teller is not None:
+            take = _telling(take, teller.tell)
+        if on_chunk is None and not getattr(self, "streaming", False):
+            answer = await self.answer(port, messages, stop=stop, kwargs=kwargs, take=None)
+        else:
+            answer = await self.answer(port, messages, stop=stop, kwargs=kwargs, take=take)
+        if teller is not None:
+            await teller.settle()
+        return finish() if answer is None else answer
+
+    async def _consume(
+        self,
+        port: Port,
+        messages: list[BaseMessage],
+        stop: list[str] | None,
+        kwargs: dict[str, Any],
+        take: Callable[[Any], object],
+    ) -> None:
+        methods = methods_of(type(self))
+        await port.consume(
+            _opener(self, methods.stream, messages, stop, kwargs),
+            _opener(self, methods.astream, messages, stop, kwargs),
+            take,
+        )
+
+    def _streams(self, kwargs: dict[str, Any]) -> bool:
+        """Whether a reader may have the answer in pieces."""
+        disabled = self.disable_streaming
+        return not disabled or (disabled == "tool_calling" and not kwargs.get("tools"))
+
+    # -- around a call ------------------------------------------------------------------------------------------
+
+    def call_config(self, config: RunnableConfig) -> RunnableConfig:
+        if not self.tags and not self.metadata:
+            return config
+        return merge_configs({"tags": self.tags or [], "metadata": self.metadata or {}}, config)
+
+    def get_name(self) -> str:
+        """The name under which callbacks hear of it."""
+        return self.name or type(self).__name__
+
+    def get_num_tokens(self, text: str) -> int:
+        """Tokens in a text: counted by `custom_get_token_ids`, else estimated at four characters each."""
+        if self.custom_get_token_ids is not None:
+            return len(self.custom_get_token_ids(text))
+        return -(-len(text) // 4)
+
+
+def _opener(
+    model: BaseChatModel,
+    method: Method | None,
+    messages: list[BaseMessage],
+    stop: list[str] | None,
+    kwargs: dict[str, Any],
+) -> Callable[[], Any] | None:
+    if method is None:
+        return None
+    return partial(getattr(model, method.name), messages, **method.arguments(model, stop, kwargs))
+
+
+def _telling(
+    take: Callable[[Any], AIMessageChunk], tell: Callable[[str, ChatGenerationChunk], None]
+) -> Callable[[Any], AIMessageChunk]:
+    def telling(item: Any) -> AIMessageChunk:
+        piece = take(item)
+        tell(piece.text, ChatGenerationChunk(message=piece))
+        return piece
+
+    return telling
+
+
+def _in_blocks(on_chunk: OnChunk) -> OnChunk:
+    """Pieces whose content is a list of blocks."""
+
+    def in_blocks(piece: AIMessageChunk) -> None:
+        if isinstance(piece.content, str):
+            piece = piece.model_copy(update={"content": list(piece.content_blocks)})
+        on_chunk(piece)
+
+    return in_blocks
