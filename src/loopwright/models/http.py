@@ -1,0 +1,404 @@
+"""The one wire client: requests go out, bytes come in, whatever the provider's format is.
+
+Rules:
+
+- httpx2 is imported when the first request is made, and never by importing this module;
+- one client for all blocking calls of a model, one for each event loop; they are made when first used, closed with the
+  loop or with the model, and never used in a forked child;
+- a call is tried again only before its first byte was handed on, at most `max_retries` times: after connection errors,
+  408, 409, 425, 429 and 5xx, waiting as long as the provider asks (up to a minute) or with exponential backoff and
+  jitter. Not tried again: what the account cannot pay for, and an answer that did not come in time, because the
+  caller's patience was spent on it;
+- the read timeout is the longest silence that is waited for: `first_s` until the answer begins, `idle_s` in a stream;
+- what is decided (headers, waiting, errors) is decided in plain functions; the blocking and the asynchronous sender
+  differ in nothing but `await`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import weakref
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from typing import Any, NamedTuple
+
+from loopwright.errors import ModelError, ModelTimeoutError, UsageError
+from loopwright.models.wire_errors import Peer, from_exception, from_response
+
+__all__ = ["Timeouts", "Wire", "WireHeaders", "WireRequest", "wait_before_retry"]
+
+LONGEST_WAIT_S = 60.0
+"""A provider that asks for more patience than this gets none: the error goes up, with `retry_after`."""
+
+_CONNECTIONS = 1000
+_IDLE_CONNECTIONS = 256
+
+
+class WireHeaders(dict[str, str]):
+    """Headers whose printed form hides every value: one of them is the key."""
+
+    def __repr__(self) -> str:
+        return f"<headers: {', '.join(self)}>"
+
+
+class WireRequest(NamedTuple):
+    """One POST. The same value can be sent again."""
+
+    url: str
+    headers: WireHeaders
+    body: bytes
+    peer: Peer
+
+
+class Timeouts(NamedTuple):
+    """Seconds; None waits for ever."""
+
+    connect_s: float | None = 10.0
+    first_s: float | None = 600.0
+    idle_s: float | None = 600.0
+
+
+class Wire:
+    """Sends requests and gives back bytes. Safe to share between threads, tasks and event loops."""
+
+    def __init__(
+        self,
+        *,
+        timeouts: Timeouts | None = None,
+        max_retries: int = 2,
+        http_client: Any = None,
+        http_async_client: Any = None,
+        sleep: Callable[[float], object] | None = None,
+        asleep: Callable[[float], Awaitable[object]] | None = None,
+    ) -> None:
+        """`timeouts` None means the defaults, or with a client of the user's own, that client's."""
+        self.timeouts = timeouts
+        self.max_retries = max_retries
+        self._own = http_client
+        self._own_async = http_async_client
+        self._sleep = sleep or _sleep
+        self._asleep = asleep or _asleep
+        self._clients = _Clients()
+
+    # -- blocking ---------------------------------------------------------------------------------------------------
+
+    def read(self, request: WireRequest) -> bytes:
+        """The whole body of the answer. Raises a `ModelError`."""
+        for attempt in itertools.count():
+            try:
+                response = self._send(request, streamed=False)
+                try:
+                    return _guarded(request.peer, response.read)
+                finally:
+                    response.close()
+            except ModelError as error:
+                wait = self._wait_s(request, error, attempt)
+            self._sleep(wait)
+        raise AssertionError
+
+    def pieces(self, request: WireRequest) -> Generator[bytes, None, None]:
+        """The body of the answer as it arrives, in pieces of any size. Close the generator to hang up."""
+        for attempt in itertools.count():
+            received = 0
+            try:
+                response = self._send(request, streamed=True)
+                try:
+                    for piece in response.iter_bytes() if _is_packed(response) else response.iter_raw():
+                        received += len(piece)
+                        yield piece
+                    return
+                except Exception as exc:
+                    raise from_exception(request.peer, exc, received) from exc
+                finally:
+                    response.close()
+            except ModelError as error:
+                if received:
+                    raise
+                wait = self._wait_s(request, error, attempt)
+            self._sleep(wait)
+
+    def _send(self, request: WireRequest, *, streamed: bool) -> Any:
+        """An answer with a status of 2xx, its body unread."""
+        client = self._own or self._clients.blocking(request.url)
+        made = self._build(client, request, streamed, self._own is not None)
+        try:
+            response = client.send(made, stream=True, follow_redirects=True)
+        except Exception as exc:
+            raise from_exception(request.peer, exc) from exc
+        if 200 <= response.status_code < 300:
+            self._begin(made, streamed)
+            return response
+        try:
+            body = _guarded(request.peer, response.read)
+        finally:
+            response.close()
+        raise from_response(request.peer, response.status_code, response.headers, body)
+
+    # -- asynchronous -----------------------------------------------------------------------------------------------
+
+    async def aread(self, request: WireRequest) -> bytes:
+        """`read`, on an event loop."""
+        for attempt in itertools.count():
+            try:
+                response = await self._asend(request, streamed=False)
+                try:
+                    return await _aguarded(request.peer, response.aread)
+                finally:
+                    await response.aclose()
+            except ModelError as error:
+                wait = self._wait_s(request, error, attempt)
+            await self._asleep(wait)
+        raise AssertionError
+
+    async def apieces(self, request: WireRequest) -> AsyncGenerator[bytes, None]:
+        """`pieces`, on an event loop. Closing it with `aclose()`, or cancelling its task, hangs up."""
+        for attempt in itertools.count():
+            received = 0
+            try:
+                response = await self._asend(request, streamed=True)
+                chunks = response.aiter_bytes() if _is_packed(response) else response.aiter_raw()
+                try:
+                    async for piece in chunks:
+                        received += len(piece)
+                        yield piece
+                    return
+                except Exception as exc:
+                    raise from_exception(request.peer, exc, received) from exc
+                finally:
+                    await chunks.aclose()
+                    await response.aclose()
+            except ModelError as error:
+                if received:
+                    raise
+                wait = self._wait_s(request, error, attempt)
+            await self._asleep(wait)
+
+    async def _asend(self, request: WireRequest, *, streamed: bool) -> Any:
+        client = self._own_async or await self._clients.on_loop(request.url)
+        made = self._build(client, request, streamed, self._own_async is not None)
+        try:
+            response = await client.send(made, stream=True, follow_redirects=True)
+        except Exception as exc:
+            raise from_exception(request.peer, exc) from exc
+        if 200 <= response.status_code < 300:
+            self._begin(made, streamed)
+            return response
+        try:
+            body = await _aguarded(request.peer, response.aread)
+        finally:
+            await response.aclose()
+        raise from_response(request.peer, response.status_code, response.headers, body)
+
+    # -- decisions --------------------------------------------------------------------------------------------------
+
+    def _build(self, client: Any, request: WireRequest, streamed: bool, is_own: bool) -> Any:
+        """The HTTP client's own request object."""
+        extensions: dict[str, Any] = {}
+        if self.timeouts is not None or not is_own:
+            connect, first, _ = self.timeouts or Timeouts()
+            extensions["timeout"] = {"connect": connect, "read": first, "write": first, "pool": None}
+        encoding = {"accept-encoding": "identity"} if streamed else {}  # packed streams come in lumps
+        return client.build_request(
+            "POST",
+            request.url,
+            headers={**request.headers, **encoding},
+            content=request.body,
+            extensions=extensions or None,
+        )
+
+    def _begin(self, made: Any, streamed: bool) -> None:
+        """From here on another silence counts. The client reads its limits again when it reads the body."""
+        limits = made.extensions.get("timeout")
+        if streamed and self.timeouts is not None and limits:
+            limits["read"] = self.timeouts.idle_s
+
+    def _wait_s(self, request: WireRequest, error: ModelError, attempt: int) -> float:
+        """How long to wait before the next try. Raises `error` where there is none."""
+        wait = wait_before_retry(error, attempt, self.max_retries)
+        if wait is None:
+            raise error
+        import logging
+
+        logging.getLogger("loopwright.models").info(
+            "%s: %s; trying again in %.1f s (%d of %d)",
+            request.peer.label, type(error).__name__, wait, attempt + 1, self.max_retries,
+        )  # fmt: skip
+        return wait
+
+    def close(self) -> None:
+        """Close the blocking client now. Clients of event loops are closed with their loops, or by `aclose`."""
+        self._clients.close_blocking()
+
+    async def aclose(self) -> None:
+        """Close the running loop's client now."""
+        await self._clients.close_on_loop()
+
+
+def wait_before_retry(error: ModelError, attempt: int, max_retries: int) -> float | None:
+    """Seconds before try number `attempt + 2`, or None if there will be none."""
+    if attempt >= max_retries or not error.retryable:
+        return None
+    if isinstance(error, ModelTimeoutError) and error.code == "read_timeout":
+        return None
+    asked = error.retry_after
+    if asked is not None:
+        return asked if asked <= LONGEST_WAIT_S else None
+    import random
+
+    return min(0.5 * 2.0**attempt, 8.0) * (0.75 + 0.25 * random.random())
+
+
+def _guarded(peer: Peer, read: Callable[[], bytes]) -> bytes:
+    try:
+        return read()
+    except Exception as exc:
+        raise from_exception(peer, exc, 0) from exc
+
+
+async def _aguarded(peer: Peer, read: Callable[[], Awaitable[bytes]]) -> bytes:
+    try:
+        return await read()
+    except Exception as exc:
+        raise from_exception(peer, exc, 0) from exc
+
+
+def _is_packed(response: Any) -> bool:
+    return "content-encoding" in response.headers
+
+
+def _sleep(seconds: float) -> None:
+    import time
+
+    time.sleep(seconds)
+
+
+async def _asleep(seconds: float) -> None:
+    import asyncio
+
+    await asyncio.sleep(seconds)
+
+
+# -- clients --------------------------------------------------------------------------------------------------------
+
+
+class _Clients:
+    """The HTTP clients of one model, by world."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._forget()
+        _living.add(self)
+
+    def _forget(self) -> None:
+        self._blocking: Any = None
+        self._closer: Any = None
+        self.loops: dict[int, tuple[weakref.ref[Any], Any, Any]] = {}
+
+    def blocking(self, url: str) -> Any:
+        client = self._blocking
+        if client is None:
+            with self._lock:
+                client = self._blocking
+                if client is None:
+                    import httpx2
+
+                    client = httpx2.Client(verify=_tls(url), limits=_limits())
+                    self._blocking = client
+                    self._closer = weakref.finalize(self, client.close)
+        return client
+
+    async def on_loop(self, url: str) -> Any:
+        """The running loop's client. It is closed when the loop shuts its asynchronous generators down."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        found = self.loops.get(id(loop))
+        if found is not None and found[0]() is loop:
+            return found[2]
+        import httpx2
+
+        client = httpx2.AsyncClient(verify=_tls(url), limits=_limits())
+        keeper = _keep(client, weakref.ref(self), id(loop))
+        await anext(keeper)
+        with self._lock:
+            self.loops = {
+                key: entry for key, entry in self.loops.items() if (old := entry[0]()) and not old.is_closed()
+            }
+            self.loops[id(loop)] = (weakref.ref(loop), keeper, client)
+        return client
+
+    def close_blocking(self) -> None:
+        client, self._blocking = self._blocking, None
+        if client is not None:
+            self._closer.detach()
+            client.close()
+
+    async def close_on_loop(self) -> None:
+        import asyncio
+
+        found = self.loops.pop(id(asyncio.get_running_loop()), None)
+        if found is not None:
+            await found[1].aclose()
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: the sockets are the parent's, they must be neither used nor shut down here."""
+        _inherited.append((self._blocking, self.loops))
+        if self._closer is not None:
+            self._closer.detach()
+        self._lock = threading.Lock()
+        self._forget()
+
+
+async def _keep(client: Any, clients: weakref.ref[_Clients], key: int) -> AsyncGenerator[None, None]:
+    """Holds a client until its loop ends.
+
+    `asyncio.run` closes the generators that are left before it closes the loop, which is the only notice of its end
+    that a loop gives. Dropping the last reference has the same effect.
+    """
+    try:
+        yield
+    finally:
+        owner = clients()
+        if owner is not None and (entry := owner.loops.get(key)) and entry[2] is client:
+            del owner.loops[key]
+        await client.aclose()
+
+
+_living: weakref.WeakSet[_Clients] = weakref.WeakSet()
+_inherited: list[Any] = []
+_tls_context: Any = None
+
+
+def _after_fork() -> None:
+    for clients in list(_living):
+        clients.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _limits() -> Any:
+    """For a thousand concurrent runs below the usual limit of 1024 open files; more requests wait their turn."""
+    import httpx2
+
+    return httpx2.Limits(
+        max_connections=_CONNECTIONS, max_keepalive_connections=_IDLE_CONNECTIONS, keepalive_expiry=30.0
+    )
+
+
+def _tls(url: str) -> Any:
+    """One TLS context for the process (60 ms to make). Plain HTTP without a proxy gets one that trusts nobody."""
+    global _tls_context
+    import ssl
+    from urllib.request import getproxies
+
+    if url.startswith("http://") and not getproxies():
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"base_url must begin with https:// or http://, not {url!r}")
+    if _tls_context is None:
+        import httpx2
+
+        _tls_context = httpx2.create_ssl_context()
+    return _tls_context

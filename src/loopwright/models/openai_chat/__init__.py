@@ -1,0 +1,22 @@
+"""OpenAI Chat Completions, and every provider that speaks it.
+
+`request` is what goes out, `response` a whole answer that comes in, `stream` an answer that comes in pieces, `model`
+the class that users make. The first three are plain functions on plain data: no sockets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from loopwright.models.openai_chat.model import ChatOpenAI
+
+__all__ = ["ChatOpenAI"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ChatOpenAI":
+        from loopwright.models.openai_chat.model import ChatOpenAI
+
+        return ChatOpenAI
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
