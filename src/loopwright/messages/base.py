@@ -9,17 +9,14 @@
 Rules:
 
 - a message never changes: `model_copy(update=...)` makes a changed copy, which shares what it did not change;
-- `type` is the class's tag. A user's subclass keeps its parent's `type`, and is stored under
-  `<type>/<module>.<name>` (or `<type>/<tag>` with `class Mine(HumanMessage, tag="mine")`);
-- keywords and stored fields that a class does not know are kept in `extra`;
-- a class is made through `MessageMeta.__call__`, which checks and normalises what a user wrote. Decoding, copying and
-  `AIMessageChunk` (thousands a second) go straight to msgspec's constructor: what they hold is taken as it is.
+- `type` is the word the class is known by everywhere, also of a user's subclass (`meta.py` says how that is stored);
+- keywords and stored fields that a class does not know are kept in `extra`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import field, structs
@@ -29,6 +26,17 @@ from loopwright.messages.blocks import ContentBlock, InvalidToolCall, ToolCall, 
 from loopwright.messages.calls import normal_calls
 from loopwright.messages.dump import dump, dump_json
 from loopwright.messages.fragments import final_calls, streaming_calls
+from loopwright.messages.meta import (
+    AIMeta,
+    ChunkMeta,
+    MessageMeta,
+    ToolMeta,
+    all_fields,
+    make,
+    plain_content,
+    settle,
+    stored_fields,
+)
 from loopwright.messages.show import pretty, short_repr
 from loopwright.messages.standard import standard_blocks
 
@@ -42,16 +50,12 @@ __all__ = [
     "HumanMessage",
     "HumanMessageChunk",
     "MessageContent",
-    "MessageMeta",
     "RemoveMessage",
     "SystemMessage",
     "SystemMessageChunk",
     "ToolMessage",
     "ToolMessageChunk",
     "UnknownMessage",
-    "class_of",
-    "make",
-    "message_classes",
     "with_id",
 ]
 
@@ -60,164 +64,15 @@ M = TypeVar("M", bound="BaseMessage")
 MessageContent: TypeAlias = str | list[str | dict[str, Any]]
 
 if TYPE_CHECKING:
-    Object: TypeAlias = dict[str, Any]
-    Calls: TypeAlias = list[ToolCall]
-    BadCalls: TypeAlias = list[InvalidToolCall]
-    Pieces: TypeAlias = list[ToolCallChunk]
-    Usage: TypeAlias = UsageMetadata | None
-    Content: TypeAlias = MessageContent
+    _Object: TypeAlias = dict[str, Any]
+    _Calls: TypeAlias = list[ToolCall]
+    _BadCalls: TypeAlias = list[InvalidToolCall]
+    _Pieces: TypeAlias = list[ToolCallChunk]
+    _Usage: TypeAlias = UsageMetadata | None
+    _Content: TypeAlias = MessageContent
 else:
     # msgspec reads the annotations: with the TypedDicts it would check every call and drop keys it does not know.
-    Object, Calls, BadCalls, Pieces, Usage, Content = dict, list, list, list, dict | None, str | list
-
-message_classes: dict[str, type[BaseMessage]] = {}
-"""Every message class there is, by the tag it is stored under. Defining a class adds it."""
-
-_make: Any = msgspec.StructMeta.__call__  # the constructor in C, without what `MessageMeta.__call__` adds
-
-
-class MessageMeta(msgspec.StructMeta):
-    """Gives each class its tag, and messages the constructor that a Struct may not define itself."""
-
-    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> MessageMeta:
-        kind: str | None = options.pop("kind", None)
-        if kind is not None:
-            namespace["type"] = options["tag"] = kind
-        else:
-            # Keyword-only, so that a user's class may have a field without a default.
-            options.setdefault("kw_only", True)
-            parent = next(base for base in bases if isinstance(base, MessageMeta))
-            own = options.get("tag") or f"{namespace.get('__module__')}.{namespace.get('__qualname__', name)}"
-            options["tag"] = f"{cast('type[BaseMessage]', parent).type}/{own}"
-        cls = super().__new__(mcls, name, bases, namespace, **options)
-        message_classes[options["tag"]] = cast("type[BaseMessage]", cls)
-        return cls
-
-    if not TYPE_CHECKING:
-
-        def __call__(
-            cls,
-            content="",
-            additional_kwargs=None,
-            response_metadata=None,
-            name=None,
-            id=None,
-            *,
-            content_blocks=None,
-            type=None,
-            **rest,
-        ):
-            if (
-                rest
-                or content.__class__ is not str
-                or cls not in _simple_classes
-                or content_blocks is not None
-                or type is not None
-            ):
-                rest.update(
-                    content=content, additional_kwargs=additional_kwargs, response_metadata=response_metadata, name=name, id=id
-                )
-                return _settle(cls, rest, content_blocks, type)
-            return _make(
-                cls,
-                content,
-                {} if additional_kwargs is None else additional_kwargs,
-                {} if response_metadata is None else response_metadata,
-                name,
-                id,
-                rest,
-            )
-
-
-class AIMeta(MessageMeta):
-    """`MessageMeta` with AIMessage's fields spelled out: a keyword less to sort costs 0.1 µs less."""
-
-    if not TYPE_CHECKING:
-
-        def __call__(
-            cls,
-            content="",
-            additional_kwargs=None,
-            response_metadata=None,
-            name=None,
-            id=None,
-            *,
-            tool_calls=None,
-            invalid_tool_calls=None,
-            usage_metadata=None,
-            content_blocks=None,
-            type=None,
-            **rest,
-        ):
-            if (
-                rest
-                or content.__class__ is not str
-                or cls is not AIMessage
-                or additional_kwargs
-                or content_blocks is not None
-                or type is not None
-            ):
-                rest.update(
-                    content=content, additional_kwargs=additional_kwargs, response_metadata=response_metadata, name=name, id=id
-                )
-                rest.update(tool_calls=tool_calls, invalid_tool_calls=invalid_tool_calls, usage_metadata=usage_metadata)
-                return _settle(cls, rest, content_blocks, type)
-            invalid = [] if invalid_tool_calls is None else list(invalid_tool_calls)
-            if tool_calls:
-                tool_calls, bad = normal_calls(tool_calls)
-                if bad:
-                    invalid += bad
-            else:
-                tool_calls = []
-            return _make(
-                cls,
-                content,
-                {},
-                {} if response_metadata is None else response_metadata,
-                name,
-                id,
-                rest,
-                tool_calls,
-                invalid,
-                usage_metadata,
-            )
-
-
-class AIChunkMeta(AIMeta):
-    """Undoes `__call__`: a chunk is made in C, with its fields only."""
-
-    if not TYPE_CHECKING:
-        __call__ = msgspec.StructMeta.__call__
-
-
-def _settle(cls: type[M], fields: dict[str, Any], blocks: Any, kind: str | None) -> M:
-    """The careful way to a message: everything a user may write, checked and brought to its one form."""
-    if blocks is not None:
-        fields["content"] = list(blocks)
-    if kind is not None and kind not in (cls.type, cls.__struct_config__.tag):
-        raise UsageError(f"{cls.__name__} has type {cls.type!r}, not {kind!r}: leave type= out")
-    cls._normalise(fields)  # pyright: ignore[reportPrivateUsage]
-    return make(cls, fields)
-
-
-def make(cls: type[M], fields: Mapping[str, Any]) -> M:
-    """A message of these fields as they are; what the class does not know goes into `extra`, None means the default."""
-    names = cls.__struct_fields__
-    known: dict[str, Any] = {}
-    extra: dict[str, Any] = {}
-    for key, value in fields.items():
-        if key not in names:
-            extra[key] = value
-        elif value is not None:
-            known[key] = value
-    if extra:
-        known["extra"] = {**known.get("extra", {}), **extra}
-    return _make(cls, **known)
-
-
-def class_of(tag: str) -> type[BaseMessage] | None:
-    """The class that is stored under this tag; for an unknown subclass its nearest known parent, else None."""
-    return message_classes.get(tag) or message_classes.get(tag.partition("/")[0])
+    _Object, _Calls, _BadCalls, _Pieces, _Usage, _Content = dict, list, list, list, dict | None, str | list
 
 
 class BaseMessage(
@@ -230,15 +85,15 @@ class BaseMessage(
 ):
     """What all messages have. Make one of the subclasses."""
 
-    content: Content = ""
+    content: _Content = ""
     """The words, or a list of blocks (and bare strings)."""
-    additional_kwargs: Object = field(default_factory=dict)
+    additional_kwargs: _Object = field(default_factory=dict)
     """What a provider sent beyond all standard fields."""
-    response_metadata: Object = field(default_factory=dict)
+    response_metadata: _Object = field(default_factory=dict)
     """About the model call: `finish_reason`, `model_name`, `token_usage` and more."""
     name: str | None = None
     id: str | None = None
-    extra: Object = field(default_factory=dict)
+    extra: _Object = field(default_factory=dict)
     """Keywords and stored fields that the class does not know."""
 
     type: ClassVar[str] = "base"
@@ -260,10 +115,12 @@ class BaseMessage(
 
     @classmethod
     def _normalise(cls, fields: dict[str, Any]) -> None:
-        fields["content"] = _content(cls, fields.get("content"))
+        fields["content"] = plain_content(cls, fields.get("content"))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"messages do not change: write message.model_copy(update={{{name!r}: ...}}) for a changed copy")
+        raise AttributeError(
+            f"messages do not change: write message.model_copy(update={{{name!r}: ...}}) for a changed copy"
+        )
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"messages do not change: {name!r} cannot be deleted")
@@ -333,36 +190,6 @@ class BaseMessage(
         yield from stored_fields(self).items()
 
 
-def stored_fields(message: BaseMessage) -> dict[str, Any]:
-    """The fields that are not at their default, by name. What is inside is shared, not copied."""
-    return {
-        name: value for name, value in zip(message.__struct_fields__, structs.astuple(message), strict=True) if value not in _empty
-    }
-
-
-_empty: tuple[Any, ...] = (None, "", [], {})
-
-
-def _content(cls: type[BaseMessage], content: Any) -> MessageContent:
-    if content.__class__ is str:
-        return content
-    if isinstance(content, str):
-        return str.__str__(content)
-    if isinstance(content, (list, tuple)):
-        items: list[Any] = list(cast("Sequence[Any]", content))
-        for position, item in enumerate(items):
-            if not isinstance(item, (str, dict)):
-                raise UsageError(
-                    f"{cls.__name__} content[{position}] is {type(item).__name__}: "
-                    'write blocks like {"type": "text", "text": "..."}, or strings'
-                )
-        return items
-    if content is None and issubclass(cls, AIMessage):
-        return ""
-    hint = "[block]" if isinstance(content, dict) else "str(value)"
-    raise UsageError(f"{cls.__name__} content must be a string or a list of blocks, not {type(content).__name__}: write {hint}")
-
-
 def _texts(content: list[Any]) -> Iterator[str]:
     for block in content:
         if isinstance(block, str):
@@ -375,7 +202,7 @@ def _texts(content: list[Any]) -> Iterator[str]:
                     yield text
 
 
-_TEXT_TYPES = frozenset((None, "text", "output_text", "input_text"))
+_TEXT_TYPES: Final = frozenset((None, "text", "output_text", "input_text"))
 
 
 def _copy(message: M, update: Mapping[str, Any] | None, deep: bool) -> M:
@@ -391,7 +218,7 @@ def _copy(message: M, update: Mapping[str, Any] | None, deep: bool) -> M:
     blocks = changed.pop("content_blocks", None)
     if len(changed) == 1 and changed.get("id") is not None:
         return with_id(message, changed["id"])
-    return _settle(cls, {**dict(zip(cls.__struct_fields__, structs.astuple(message), strict=True)), **changed}, blocks, kind)
+    return settle(cls, {**all_fields(message), **changed}, blocks, kind)
 
 
 def with_id(message: M, id: str) -> M:
@@ -399,21 +226,21 @@ def with_id(message: M, id: str) -> M:
     return structs.replace(message, id=id)
 
 
-class HumanMessage(BaseMessage, kind="human"):
+class HumanMessage(BaseMessage, kind="human", simple=True):
     """What the user says."""
 
 
-class SystemMessage(BaseMessage, kind="system"):
+class SystemMessage(BaseMessage, kind="system", simple=True):
     """Instructions to the model."""
 
 
-class AIMessage(BaseMessage, metaclass=AIMeta, kind="ai"):
+class AIMessage(BaseMessage, metaclass=AIMeta, kind="ai", simple=True):
     """What the model says, and the tools it wants to have run."""
 
-    tool_calls: Calls = field(default_factory=list)
-    invalid_tool_calls: BadCalls = field(default_factory=list)
+    tool_calls: _Calls = field(default_factory=list)
+    invalid_tool_calls: _BadCalls = field(default_factory=list)
     """Calls whose arguments cannot be read. They want a result too, one that says so."""
-    usage_metadata: Usage = None
+    usage_metadata: _Usage = None
 
     if TYPE_CHECKING:
 
@@ -435,14 +262,11 @@ class AIMessage(BaseMessage, metaclass=AIMeta, kind="ai"):
 
     @classmethod
     def _normalise(cls, fields: dict[str, Any]) -> None:
-        content = fields["content"] = _content(cls, fields.get("content"))
+        content = fields.get("content")
+        content = fields["content"] = "" if content is None else plain_content(cls, content)
         calls = fields.get("tool_calls")
-        if not calls:
-            more = fields.get("additional_kwargs")
-            if more and more.get("tool_calls"):
-                calls = more["tool_calls"]
-            elif isinstance(content, list):
-                calls = [block for block in content if isinstance(block, dict) and block.get("type") == "tool_call"]
+        if calls is None:
+            calls = _calls_elsewhere(content, fields.get("additional_kwargs"))
         if calls:
             good, bad = normal_calls(calls)
             fields["tool_calls"] = good
@@ -455,7 +279,17 @@ class AIMessage(BaseMessage, metaclass=AIMeta, kind="ai"):
         return standard_blocks(self.content, self.tool_calls, self.additional_kwargs)
 
 
-class ToolMessage(BaseMessage, kind="tool"):
+def _calls_elsewhere(content: Any, more: Any) -> list[Any]:
+    """Calls given in OpenAI's form beside the content, or as blocks in it."""
+    if more and more.get("tool_calls"):
+        return more["tool_calls"]
+    if not isinstance(content, list):
+        return []
+    blocks = [cast(dict[str, Any], block) for block in cast(list[Any], content) if isinstance(block, dict)]
+    return [block for block in blocks if block.get("type") == "tool_call"]
+
+
+class ToolMessage(BaseMessage, metaclass=ToolMeta, kind="tool", simple=True):
     """What one tool call gave back."""
 
     tool_call_id: str = ""
@@ -495,7 +329,7 @@ class ToolMessage(BaseMessage, kind="tool"):
             content = [item if isinstance(item, (str, dict)) else str(item) for item in cast("Sequence[Any]", content)]
         elif not isinstance(content, str):
             content = str(content)
-        fields["content"] = _content(cls, content)
+        fields["content"] = plain_content(cls, content)
 
 
 class RemoveMessage(BaseMessage, kind="remove"):
@@ -532,7 +366,9 @@ class FunctionMessage(BaseMessage, kind="function"):
     def _normalise(cls, fields: dict[str, Any]) -> None:
         super()._normalise(fields)
         if not fields.get("name"):
-            raise UsageError('FunctionMessage needs the name of the function: write FunctionMessage("...", name="search")')
+            raise UsageError(
+                'FunctionMessage needs the name of the function: write FunctionMessage("...", name="search")'
+            )
 
 
 class UnknownMessage(BaseMessage, kind="unknown"):
@@ -550,14 +386,14 @@ class BaseMessageChunk:
         return cast(Self, add_chunks(cast(Any, self), other))
 
 
-class AIMessageChunk(AIMessage, BaseMessageChunk, metaclass=AIChunkMeta, kind="AIMessageChunk"):
+class AIMessageChunk(AIMessage, BaseMessageChunk, metaclass=ChunkMeta, kind="AIMessageChunk"):
     """A piece of a model's answer.
 
     `tool_calls` shows what can be read of the calls so far; only `message_chunk_to_message`, at the end of the
     stream, says which of them are invalid.
     """
 
-    tool_call_chunks: Pieces = field(default_factory=list)
+    tool_call_chunks: _Pieces = field(default_factory=list)
     chunk_position: Literal["last"] | None = None
 
     if TYPE_CHECKING:
@@ -615,6 +451,3 @@ class SystemMessageChunk(SystemMessage, BaseMessageChunk, kind="SystemMessageChu
 
 class ToolMessageChunk(ToolMessage, BaseMessageChunk, kind="ToolMessageChunk"):
     """A piece of a tool's result."""
-
-
-_simple_classes = frozenset((HumanMessage, SystemMessage))

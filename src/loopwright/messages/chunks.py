@@ -18,18 +18,10 @@ from typing import Any, Final, cast
 
 from msgspec import structs
 
-from loopwright.errors import UsageError
-from loopwright.messages.base import (
-    AIMessage,
-    AIMessageChunk,
-    BaseMessage,
-    BaseMessageChunk,
-    make,
-    message_classes,
-    stored_fields,
-)
+from loopwright.messages.base import AIMessage, AIMessageChunk, BaseMessage, BaseMessageChunk
 from loopwright.messages.blocks import UsageMetadata
 from loopwright.messages.fragments import final_calls, merge_fragments
+from loopwright.messages.meta import make, message_classes, stored_fields
 from loopwright.messages.usage import add_usage
 
 __all__ = ["add_chunks", "merge_chunks", "merge_contents", "message_chunk_to_message"]
@@ -271,7 +263,9 @@ def _merge_metadata(left: Mapping[str, Any], right: Mapping[str, Any], gather: b
         if value is None:
             merged.setdefault(key, None)
         elif isinstance(known, dict) and isinstance(value, dict):
-            merged[key] = _merge_metadata(cast("dict[str, Any]", known), cast("dict[str, Any]", value), key == "logprobs")
+            merged[key] = _merge_metadata(
+                cast("dict[str, Any]", known), cast("dict[str, Any]", value), key == "logprobs"
+            )
         elif key != "citations" and inner and isinstance(known, list) and isinstance(value, list):
             merged[key] = [*cast("list[Any]", known), *cast("list[Any]", value)]
         else:

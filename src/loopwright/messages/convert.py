@@ -26,11 +26,12 @@ from loopwright.messages.base import (
     RemoveMessage,
     SystemMessage,
     ToolMessage,
-    class_of,
 )
 from loopwright.messages.dump import dump
+from loopwright.messages.meta import class_of
 
 __all__ = [
+    "DEVELOPER_KEY",
     "MessageLikeRepresentation",
     "convert_to_messages",
     "get_buffer_string",
@@ -62,7 +63,7 @@ _ROLES: Final[dict[str, type[BaseMessage]]] = {
 
 _SHOWN_ROLES: Final = "'user' or 'human', 'assistant' or 'ai', 'system' or 'developer', 'tool'"
 
-DEVELOPER: Final = "__openai_role__"
+DEVELOPER_KEY: Final = "__openai_role__"
 """Key in a system message's `additional_kwargs` that keeps it a `developer` message for OpenAI."""
 
 
@@ -80,9 +81,7 @@ def convert_to_messages(messages: Any) -> list[BaseMessage]:
         items = list(cast("Iterable[Any]", messages))
     else:
         items = (messages,)
-    return [
-        item if isinstance(item, BaseMessage) else _at(position, item) for position, item in enumerate(items)
-    ]
+    return [item if isinstance(item, BaseMessage) else _at(position, item) for position, item in enumerate(items)]
 
 
 def _is_role_pair(value: Any) -> bool:
@@ -142,7 +141,9 @@ def _from_dict(value: Mapping[str, Any]) -> BaseMessage:
         return _from_role(role, fields)
     kind = fields.pop("type", None)
     if kind is None:
-        raise UsageError(f"a dictionary without role or type is no message (its keys: {', '.join(map(str, value))}): add role, one of {_SHOWN_ROLES}")
+        raise UsageError(
+            f"a dictionary without role or type is no message (its keys: {', '.join(map(str, value))}): add role, one of {_SHOWN_ROLES}"
+        )
     data = fields.get("data")
     if isinstance(data, Mapping) and "content" not in fields:
         fields = dict(cast("Mapping[str, Any]", data))
@@ -168,7 +169,7 @@ def _from_role(role: Any, fields: dict[str, Any]) -> BaseMessage:
         elif item is not None:
             more[key] = item
     if role == "developer":
-        more[DEVELOPER] = "developer"
+        more[DEVELOPER_KEY] = "developer"
     return cls(**known, additional_kwargs=more)
 
 
@@ -178,7 +179,12 @@ def validate(cls: type[M], value: Any) -> M:
         return value
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Any]", value)
-        if cls is not BaseMessage and "role" not in fields and "data" not in fields and fields.get("type") in (None, cls.type):
+        if (
+            cls is not BaseMessage
+            and "role" not in fields
+            and "data" not in fields
+            and fields.get("type") in (None, cls.type)
+        ):
             return cls(**{**fields, "type": None})
         value = _from_dict(fields)
         if isinstance(value, cls):
@@ -231,7 +237,9 @@ def get_buffer_string(
         kind = message.type.removesuffix("MessageChunk").lower()
         role = message.role if isinstance(message, ChatMessage) else prefixes.get(kind, kind)
         words = _spoken(message)
-        lines.append(f"{role}: {words}" if format == "prefix" else f'<message type="{_escape(kind)}">{_escape(words)}</message>')
+        lines.append(
+            f"{role}: {words}" if format == "prefix" else f'<message type="{_escape(kind)}">{_escape(words)}</message>'
+        )
     return message_separator.join(lines)
 
 

@@ -33,7 +33,7 @@ def dump(
     """All fields, `type` after the first three; `extra` is spread into the rest. Other pydantic options change nothing."""
     if mode not in ("python", "json"):
         raise UsageError(f'model_dump mode is "python" or "json", not {mode!r}')
-    from loopwright.messages.base import stored_fields
+    from loopwright.messages.meta import stored_fields
 
     stored = stored_fields(message) if exclude_defaults or exclude_unset else None
     fields: dict[str, Any] = {}
@@ -86,7 +86,11 @@ def _to_json(value: Any) -> Any:
 
 def _clean(value: Any) -> Any:
     if isinstance(value, str):
-        return value if value.isascii() or not _has_surrogate(value) else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return (
+            value
+            if value.isascii() or not _has_surrogate(value)
+            else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        )
     if value.__class__ is dict:
         return {_clean(key): _clean(item) for key, item in value.items()}
     if value.__class__ is list:

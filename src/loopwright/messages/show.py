@@ -26,7 +26,7 @@ _TITLES: Final = {
 
 def short_repr(message: BaseMessage) -> str:
     """Class, content and what is set besides, each cut to 100 characters."""
-    from loopwright.messages.base import stored_fields
+    from loopwright.messages.meta import stored_fields
 
     fields = stored_fields(message)
     content = fields.pop("content", "")

@@ -95,7 +95,9 @@ def _call_block(call: Mapping[str, Any]) -> Block:
 
 def _kept_aside(more: Mapping[str, Any], content: Any) -> Iterator[Block]:
     """Reasoning and refusals that some integrations keep beside the content."""
-    present: set[Any] = {block.get("type") for block in content if isinstance(block, dict)} if isinstance(content, list) else set()
+    present: set[Any] = (
+        {block.get("type") for block in content if isinstance(block, dict)} if isinstance(content, list) else set()
+    )
     reasoning = more.get("reasoning_content")
     if isinstance(reasoning, str) and reasoning and not present & {"reasoning", "thinking"}:
         yield {"type": "reasoning", "reasoning": reasoning}
@@ -320,7 +322,9 @@ def _server_result(block: Block) -> Block | None:
     if not isinstance(block.get("tool_use_id"), str):
         return None
     output = block.get("content")
-    failed = block.get("is_error") or (isinstance(output, dict) and str(cast(Block, output).get("type")).endswith("_error"))
+    failed = block.get("is_error") or (
+        isinstance(output, dict) and str(cast(Block, output).get("type")).endswith("_error")
+    )
     read: Block = {
         "type": "server_tool_result",
         "tool_call_id": block["tool_use_id"],

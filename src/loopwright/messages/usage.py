@@ -25,7 +25,9 @@ def add_usage(left: UsageMetadata | None, right: UsageMetadata | None) -> UsageM
     total = _add_numbers(left, right)
     for usage in (left, right):
         if "total_tokens" not in usage:
-            total["total_tokens"] = total.get("total_tokens", 0) + usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
+            total["total_tokens"] = (
+                total.get("total_tokens", 0) + usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
+            )
     return cast(UsageMetadata, total)
 
 

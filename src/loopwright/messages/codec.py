@@ -1,0 +1,186 @@
+"""Messages as bytes and back: msgpack, and nothing is lost or made up.
+
+`decode_messages(encode_messages(messages)) == messages`, or encoding raises an error that names the place. Rules:
+
+- a message is a map of `type` (its tag) and the fields that differ from their defaults; keys of `extra` stand among them;
+- unknown keys come back in `extra`, unknown types as `UnknownMessage` (an unknown subclass as its parent), and both are
+  written again as they were: an older program hands on what a newer one has stored;
+- loading runs no code: tags are looked up among the classes that are defined already (`register_message_class` only
+  makes sure of that), never imported;
+- what msgpack would silently turn into something else (tuples, sets, dates, dataclasses, enums) is handed to `default`, which may
+  return something plain or a `msgspec.msgpack.Ext`; without one it is an error. Integers beyond 64 bits and text with lone
+  surrogates, which models do produce, are stored as extensions of our own.
+
+The straight way through msgspec (0.1 µs a message in, 0.3 out) is taken by all messages that are plain; one that is not goes the
+careful way alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import or_
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+
+from loopwright.errors import UsageError
+from loopwright.messages.base import BaseMessage, UnknownMessage
+from loopwright.messages.meta import class_of, make, message_classes, stored_fields
+
+__all__ = ["decode_messages", "encode_messages", "register_message_class", "tag_of"]
+
+C = TypeVar("C", bound=type[BaseMessage])
+
+Default = Callable[[Any], Any]
+ExtHook = Callable[[int, Any], Any]
+
+_BIG_INT: Final = 0x6D
+_SURROGATES: Final = 0x6E
+
+_NATIVE: Final = frozenset((type(None), bool, float, bytes))
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_raws: Final = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_decoders: dict[int, Any] = {}  # by the number of classes there are: a class that is defined later asks for a new one
+
+
+def register_message_class(cls: C) -> C:
+    """Say that a subclass may be stored; usable as a decorator. Defining the class has done it already.
+
+    Raises `UsageError` if another class has taken its tag since.
+    """
+    if message_classes.get(tag_of(cls)) is not cls:
+        raise UsageError(
+            f'the tag {tag_of(cls)!r} belongs to {message_classes[tag_of(cls)]!r}: give one of them tag="..." of its own'
+        )
+    return cls
+
+
+def tag_of(message: BaseMessage | type[BaseMessage]) -> str:
+    """What a message, or a class of messages, is stored under."""
+    if isinstance(message, BaseMessage) and isinstance(message.extra.get("type"), str):
+        return message.extra["type"]  # read from elsewhere, of a class that is not here
+    return cast(str, message.__struct_config__.tag)
+
+
+def encode_messages(messages: Sequence[BaseMessage], *, default: Default | None = None) -> bytes:
+    """The messages as msgpack: an array of maps. Raises `UsageError` naming the place of what cannot be stored."""
+    items: list[Any] = []
+    for position, message in enumerate(messages):
+        if _is_plain(message):
+            items.append(message)
+        else:
+            items.append(_careful(message, f"messages[{position}]", default))
+    return _encoder.encode(items)
+
+
+def decode_messages(data: bytes | memoryview, *, ext_hook: ExtHook | None = None) -> list[BaseMessage]:
+    """The messages again. `ext_hook(code, data)` revives what `default` made an extension."""
+    try:
+        return _straight().decode(data)
+    except msgspec.ValidationError:
+        pass
+    one = _straight(single=True)
+    messages: list[BaseMessage] = []
+    for raw in _raws.decode(data):
+        try:
+            messages.append(one.decode(raw))
+        except msgspec.ValidationError:
+            messages.append(_revive(raw, ext_hook))
+    return messages
+
+
+def _straight(*, single: bool = False) -> Any:
+    key = len(message_classes) * 2 + single
+    decoder = _decoders.get(key)
+    if decoder is None or decoder[0] != list(message_classes.values()):
+        classes = list(message_classes.values())
+        union: Any = reduce(or_, classes)
+        decoder = (classes, msgspec.msgpack.Decoder(union if single else list[union], ext_hook=_refuse))
+        _decoders.clear()
+        _decoders[key] = decoder
+    return decoder[1]
+
+
+def _refuse(code: int, data: Any) -> Any:
+    raise msgspec.ValidationError("an extension: the careful way reads it")
+
+
+def _revive(raw: Any, ext_hook: ExtHook | None) -> BaseMessage:
+    def read(code: int, data: memoryview) -> Any:
+        if code == _BIG_INT:
+            return int(bytes(data))
+        if code == _SURROGATES:
+            return bytes(data).decode("utf-8", "surrogatepass")
+        return ext_hook(code, data) if ext_hook is not None else msgspec.msgpack.Ext(code, bytes(data))
+
+    fields: dict[str, Any] = msgspec.msgpack.Decoder(ext_hook=read).decode(raw)
+    tag = fields.pop("type", "")
+    cls = class_of(tag) or UnknownMessage
+    if cls.__struct_config__.tag != tag:
+        names = set(cls.__struct_fields__)
+        extra = {key: value for key, value in fields.items() if key not in names}
+        known = {key: value for key, value in fields.items() if key in names}
+        return make(cls, {**known, "extra": {"type": tag, **extra}})
+    return make(cls, fields)
+
+
+def _is_plain(message: BaseMessage) -> bool:
+    if message.extra or message.type == "unknown":
+        return False
+    return all(_plain(value) for value in stored_fields(message).values())
+
+
+def _plain(value: Any) -> bool:
+    """Whether msgpack gives this value back as it is."""
+    kind = value.__class__
+    if kind is str:
+        return value.isascii() or not _has_surrogates(value)
+    if kind in _NATIVE:
+        return True
+    if kind is int:
+        return -(2**63) <= value < 2**64
+    if kind is dict:
+        return all(key.__class__ is str and _plain(key) and _plain(item) for key, item in value.items())
+    if kind is list:
+        return all(map(_plain, value))
+    return False
+
+
+def _has_surrogates(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _careful(message: BaseMessage, path: str, default: Default | None) -> dict[str, Any]:
+    """A message as a map of plain values."""
+    fields = stored_fields(message)
+    extra: Mapping[str, Any] = fields.pop("extra", {})
+    stored = {"type": tag_of(message)}
+    for source, place in ((fields, path), (extra, f"{path}.extra")):
+        for name, value in source.items():
+            if name != "type":
+                stored[name] = _storable(value, f"{place}.{name}", default)
+    return stored
+
+
+def _storable(value: Any, path: str, default: Default | None) -> Any:
+    if _plain(value):
+        return value
+    kind = value.__class__
+    if kind is str:
+        return msgspec.msgpack.Ext(_SURROGATES, value.encode("utf-8", "surrogatepass"))
+    if kind is int:
+        return msgspec.msgpack.Ext(_BIG_INT, str(value).encode())
+    if kind is dict and all(key.__class__ is str and _plain(key) for key in value):
+        return {key: _storable(item, f"{path}[{key!r}]", default) for key, item in value.items()}
+    if kind is list:
+        return [_storable(item, f"{path}[{at}]", default) for at, item in enumerate(value)]
+    if default is not None:
+        return default(value)
+    shown = "a dictionary with keys that are no strings" if kind is dict else kind.__qualname__
+    raise UsageError(f"{path} is {shown}, which cannot be stored: keep plain data there, or register its class")
