@@ -231,7 +231,7 @@ def answer_strategy(response_format: Any) -> Strategy | None:
             raise UsageError(
                 f"response_format={strategy.__name__} gives the class: write {strategy.__name__}(MySchema)"
             )
-        strategy = AutoStrategy(strategy)
+        return AutoStrategy[Any](response_format)
     return cast("Strategy", strategy)
 
 

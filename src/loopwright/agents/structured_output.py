@@ -190,8 +190,8 @@ ResponseFormat: TypeAlias = ToolStrategy[R] | ProviderStrategy[R] | AutoStrategy
 
 
 def _checked(rule: Any) -> HandleErrors:
-    classes: Any = rule if isinstance(rule, tuple) else (rule,)
     if isinstance(rule, (tuple, type)):
+        classes = cast("tuple[Any, ...]", rule) if isinstance(rule, tuple) else (rule,)
         good = all(isinstance(each, type) and issubclass(each, Exception) for each in classes)
     else:
         good = isinstance(rule, (bool, str)) or callable(rule)

@@ -23,7 +23,8 @@ def is_async_callable(function: Any) -> bool:
     function = _unwrapped(function)
     code = getattr(function, "__code__", None)
     if code is None and not isinstance(function, type):
-        code = getattr(getattr(type(function), "__call__", None), "__code__", None)  # noqa: B004  # its code is asked for
+        kind = cast("Any", type(function))
+        code = getattr(getattr(kind, "__call__", None), "__code__", None)  # noqa: B004  # its code is asked for
     flags = 0 if code is None else code.co_flags
     return bool(flags & (_COROUTINE | _ITERABLE_COROUTINE)) or hasattr(function, "_is_coroutine_mark")
 

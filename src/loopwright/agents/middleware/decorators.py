@@ -98,9 +98,10 @@ def hook_config(*, can_jump_to: Sequence[JumpTo] | None = None) -> Callable[[F],
 
 
 def _made(kind: str, function: Callable[..., Any] | None, options: dict[str, Any]) -> Any:
-    if function is None:
-        return lambda function: FunctionMiddleware(kind, function, **options)
-    return FunctionMiddleware(kind, function, **options)
+    def make(given: Callable[..., Any]) -> FunctionMiddleware:
+        return FunctionMiddleware(kind, given, **options)
+
+    return make if function is None else make(function)
 
 
 @overload
@@ -203,9 +204,11 @@ def dynamic_prompt(func: PromptFunction[C], /) -> Middleware: ...
 def dynamic_prompt(func: None = None, *, name: str | None = None) -> Callable[[PromptFunction[C]], Middleware]: ...
 def dynamic_prompt(func: Any = None, *, name: str | None = None) -> Any:
     """Make the system prompt anew for each model call: `(request) -> str or SystemMessage`."""
-    if func is None:
-        return lambda function: _prompting(function, name)
-    return _prompting(func, name)
+
+    def make(given: Callable[..., Any]) -> FunctionMiddleware:
+        return _prompting(given, name)
+
+    return make if func is None else make(func)
 
 
 def _prompting(function: Callable[..., Any], name: str | None) -> FunctionMiddleware:

@@ -11,7 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from loopwright.agents.middleware.checks import check_arguments, check_jump_targets, is_async_callable, shortly
@@ -117,8 +117,9 @@ def _refuse(given: Any) -> None:
         raise UsageError(
             f"middleware=[{given.__name__}] gives the class; give an instance: middleware=[{given.__name__}()]"
         )
-    if callable(given):
-        name = getattr(given, "__name__", type(given).__name__)
+    function = cast("Any", given)
+    if callable(function):
+        name: str = getattr(function, "__name__", "...")
         raise UsageError(
             f"middleware=[{name}] gives a plain function. Say with a decorator when it runs, "
             f"for example @before_model or @wrap_model_call above `def {name}`"
@@ -152,7 +153,7 @@ def _hook(middleware: Middleware, kind: str) -> Hook | None:
     plain, coro = _overridden(middleware, kind), _overridden(middleware, f"a{kind}")
     if plain is None and coro is None:
         return None
-    jumps = middleware.can_jump_to if isinstance(middleware, FunctionMiddleware) else ()
+    jumps: list[JumpTo] = list(middleware.can_jump_to if isinstance(middleware, FunctionMiddleware) else ())
     wanted = ("request", "handler") if kind.startswith("wrap_") else ("state", "runtime")
     for function, name in ((plain, kind), (coro, f"a{kind}")):
         if function is not None:
@@ -184,7 +185,7 @@ def jump_target(hook: Hook, update: Any) -> JumpTo | None:
 
     A jump that was not declared is ignored, as users know it. Raises `UsageError` for a target that nobody has.
     """
-    target = update.get("jump_to") if isinstance(update, dict) else None
+    target: Any = cast("Mapping[str, Any]", update).get("jump_to") if isinstance(update, Mapping) else None
     if target is None:
         return None
     if target not in JUMP_TARGETS:

@@ -205,7 +205,8 @@ class ModelResponse(Generic[ResponseT]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ModelResponse):
             return NotImplemented
-        return (self.result, self.structured_response) == (other.result, other.structured_response)
+        same = cast("ModelResponse[Any]", other)
+        return (self.result, self.structured_response) == (same.result, same.structured_response)
 
     __hash__ = None  # type: ignore[assignment]  # it holds a list
 
