@@ -22,9 +22,7 @@ import msgspec
 from msgspec import field, structs
 
 from loopwright.errors import UsageError
-from loopwright.messages.blocks import ContentBlock, InvalidToolCall, ToolCall, ToolCallChunk, UsageMetadata
 from loopwright.messages.calls import normal_calls
-from loopwright.messages.dump import dump, dump_json
 from loopwright.messages.fragments import final_calls, streaming_calls
 from loopwright.messages.meta import (
     AIMeta,
@@ -37,8 +35,9 @@ from loopwright.messages.meta import (
     settle,
     stored_fields,
 )
-from loopwright.messages.show import pretty, short_repr
-from loopwright.messages.standard import standard_blocks
+
+if TYPE_CHECKING:
+    from loopwright.messages.blocks import ContentBlock, InvalidToolCall, ToolCall, ToolCallChunk, UsageMetadata
 
 __all__ = [
     "AIMessage",
@@ -136,10 +135,14 @@ class BaseMessage(
     @property
     def content_blocks(self) -> list[ContentBlock]:
         """The content as standard blocks, whatever form it has; an AI message's tool calls are among them."""
+        from loopwright.messages.standard import standard_blocks
+
         return standard_blocks(self.content)
 
     def pretty_repr(self, html: bool = False) -> str:
         """The message under a title line, for people. `html=True` sets the title in bold for a terminal."""
+        from loopwright.messages.show import pretty
+
         return pretty(self, html)
 
     def pretty_print(self) -> None:
@@ -148,10 +151,14 @@ class BaseMessage(
 
     def model_dump(self, **options: Any) -> dict[str, Any]:
         """All fields as new plain containers. `include`, `exclude`, `exclude_none`, `exclude_defaults`, `mode="json"`."""
+        from loopwright.messages.dump import dump
+
         return dump(self, **options)
 
     def model_dump_json(self, *, indent: int | None = None, **options: Any) -> str:
         """The same as JSON text."""
+        from loopwright.messages.dump import dump_json
+
         return dump_json(self, indent=indent, **options)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
@@ -181,6 +188,8 @@ class BaseMessage(
         return handler(schema["json_schema_input_schema"])
 
     def __repr__(self) -> str:
+        from loopwright.messages.show import short_repr
+
         return short_repr(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -276,6 +285,8 @@ class AIMessage(BaseMessage, metaclass=AIMeta, kind="ai", simple=True):
 
     @property
     def content_blocks(self) -> list[ContentBlock]:
+        from loopwright.messages.standard import standard_blocks
+
         return standard_blocks(self.content, self.tool_calls, self.additional_kwargs)
 
 
@@ -433,6 +444,8 @@ class AIMessageChunk(AIMessage, BaseMessageChunk, metaclass=ChunkMeta, kind="AIM
 
     @property
     def content_blocks(self) -> list[ContentBlock]:
+        from loopwright.messages.standard import standard_blocks
+
         return standard_blocks(self.content, _whole_calls(self), self.additional_kwargs, self.tool_call_chunks)
 
 

@@ -12,20 +12,20 @@ Rules:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
 from loopwright.errors import UsageError
-from loopwright.messages.blocks import InvalidToolCall, ToolCall
+
+if TYPE_CHECKING:
+    from loopwright.messages.blocks import InvalidToolCall, ToolCall
 
 __all__ = ["Arguments", "normal_calls", "parse_arguments", "partial_arguments"]
 
 Arguments = dict[str, Any]
 
-_lenient: Final = json.JSONDecoder(strict=False)
 _strict: Final = msgspec.json.Decoder()
 
 
@@ -64,17 +64,24 @@ def _decode(text: str) -> Any:
         return _strict.decode(text)
     except (ValueError, RecursionError):
         pass
+    read = _lenient().raw_decode
     try:
-        value, end = _lenient.raw_decode(text)
+        value, end = read(text)
         rest = text[end:].strip()
         while rest:
-            again, end = _lenient.raw_decode(rest)
+            again, end = read(rest)
             if again != value or not isinstance(value, dict):
                 raise ValueError("more follows after the first value")
             rest = rest[end:].strip()
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return value
+
+
+def _lenient() -> Any:
+    from json import JSONDecoder
+
+    return JSONDecoder(strict=False)
 
 
 def _json_kind(value: Any) -> str:
@@ -104,7 +111,7 @@ def normal_calls(calls: Iterable[Any]) -> tuple[list[ToolCall], list[InvalidTool
             )
         call = cast(Mapping[str, Any], call)
         if call.get("type") == "tool_call" and call.__class__ is dict and "id" in call and _is_plain(call):
-            good.append(cast(ToolCall, call))
+            good.append(cast("ToolCall", call))
             continue
         _normalise(call, good, bad)
     return good, bad
@@ -127,11 +134,11 @@ def _normalise(call: Mapping[str, Any], good: list[ToolCall], bad: list[InvalidT
     fields.pop("type", None)
     args = parse_arguments(raw)
     if isinstance(args, str):
-        text = raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False, default=str)
+        text = raw if isinstance(raw, str) else msgspec.json.encode(raw, enc_hook=str).decode()
         bad.append({"name": name, "args": text, "id": call_id, "error": args, "type": "invalid_tool_call"})
     else:
         call = {"name": name or "", "args": args, "id": call_id, "type": "tool_call", **fields}
-        good.append(cast(ToolCall, call))
+        good.append(cast("ToolCall", call))
 
 
 def partial_arguments(text: str | None) -> Arguments:
@@ -139,9 +146,10 @@ def partial_arguments(text: str | None) -> Arguments:
     if not text:
         return {}
     end, closers, safe = _scan(text)
+    read = _lenient().decode
     for candidate in (end + closers, safe):
         try:
-            value = _lenient.decode(candidate)
+            value = read(candidate)
         except (ValueError, RecursionError):
             continue
         return cast(Arguments, value) if isinstance(value, dict) else {}

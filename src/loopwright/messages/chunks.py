@@ -14,15 +14,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from msgspec import structs
 
 from loopwright.messages.base import AIMessage, AIMessageChunk, BaseMessage, BaseMessageChunk
-from loopwright.messages.blocks import UsageMetadata
 from loopwright.messages.fragments import final_calls, merge_fragments
 from loopwright.messages.meta import make, message_classes, stored_fields
 from loopwright.messages.usage import add_usage
+
+if TYPE_CHECKING:
+    from loopwright.messages.blocks import UsageMetadata
 
 __all__ = ["add_chunks", "merge_chunks", "merge_contents", "message_chunk_to_message"]
 

@@ -27,7 +27,6 @@ from loopwright.messages.base import (
     SystemMessage,
     ToolMessage,
 )
-from loopwright.messages.dump import dump
 from loopwright.messages.meta import class_of
 
 __all__ = [
@@ -194,6 +193,8 @@ def validate(cls: type[M], value: Any) -> M:
 
 def message_to_dict(message: BaseMessage) -> dict[str, Any]:
     """`{"type", "data"}`: what `messages_from_dict` reads."""
+    from loopwright.messages.dump import dump
+
     tag = type(message).__struct_config__.tag
     return {"type": tag, "data": {**dump(message), "type": message.type}}
 

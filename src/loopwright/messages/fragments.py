@@ -14,12 +14,14 @@ Rules (each keeps "merge some, then the rest" equal to "merge all"):
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from loopwright.messages.blocks import InvalidToolCall, ToolCall, ToolCallChunk
 from loopwright.messages.calls import parse_arguments, partial_arguments
+
+if TYPE_CHECKING:
+    from loopwright.messages.blocks import InvalidToolCall, ToolCall, ToolCallChunk
 
 __all__ = ["final_calls", "merge_fragments", "streaming_calls"]
 
@@ -56,7 +58,7 @@ def merge_fragments(fragments: Iterable[Mapping[str, Any]]) -> list[ToolCallChun
             call.update((key, value) for key, value in piece.items() if key not in call)
     for call, text in zip(calls, texts, strict=True):
         call["args"] = "".join(text)
-    return cast(list[ToolCallChunk], calls)
+    return cast("list[ToolCallChunk]", calls)
 
 
 def final_calls(
@@ -98,7 +100,7 @@ def streaming_calls(whole: Sequence[ToolCall], fragments: Iterable[Mapping[str, 
 
 def _as_call(piece: ToolCallChunk, args: dict[str, Any]) -> ToolCall:
     more = {key: value for key, value in piece.items() if key not in ("name", "args", "id", "index", "type")}
-    return cast(ToolCall, {"name": piece["name"], "args": args, "id": piece["id"], "type": "tool_call", **more})
+    return cast("ToolCall", {"name": piece["name"], "args": args, "id": piece["id"], "type": "tool_call", **more})
 
 
 def _known(call: ToolCall, calls: Sequence[ToolCall]) -> bool:

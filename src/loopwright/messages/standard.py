@@ -12,10 +12,12 @@ nothing is lost. Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from loopwright.messages.blocks import ContentBlock
 from loopwright.messages.calls import parse_arguments
+
+if TYPE_CHECKING:
+    from loopwright.messages.blocks import ContentBlock
 
 __all__ = ["STANDARD_TYPES", "standard_block", "standard_blocks"]
 

@@ -7,9 +7,10 @@ missing is input plus output.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from loopwright.messages.blocks import UsageMetadata
+if TYPE_CHECKING:
+    from loopwright.messages.blocks import UsageMetadata
 
 __all__ = ["add_usage"]
 
@@ -28,7 +29,7 @@ def add_usage(left: UsageMetadata | None, right: UsageMetadata | None) -> UsageM
             total["total_tokens"] = (
                 total.get("total_tokens", 0) + usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
             )
-    return cast(UsageMetadata, total)
+    return cast("UsageMetadata", total)
 
 
 def _add_numbers(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
