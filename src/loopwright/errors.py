@@ -4,6 +4,7 @@ LoopwrightError
 ├── UsageError                      yours: a call or a definition that cannot work (is also a ValueError)
 │   ├── InvalidUpdateError          a node returned what the state cannot take
 │   ├── EmptyInputError             nothing to run on
+│   ├── InputTypeError              an input of the wrong kind (is also a TypeError)
 │   ├── UnstorableError             a value that no checkpoint can hold; names the path to it (is also a TypeError)
 │   ├── ToolDefinitionError         a tool that cannot be offered to a model
 │   └── MissingExtraError           an optional package is not installed; names the pip line
@@ -41,6 +42,7 @@ __all__ = [
     "EmptyInputError",
     "GraphBubbleUp",
     "GraphRecursionError",
+    "InputTypeError",
     "InternalError",
     "InvalidResponseError",
     "InvalidUpdateError",
@@ -52,6 +54,7 @@ __all__ = [
     "ModelTimeoutError",
     "NotFoundError",
     "OutputParserException",
+    "ParentCommand",
     "PermissionDeniedError",
     "RateLimitError",
     "RunCancelled",
@@ -89,6 +92,10 @@ class EmptyInputError(UsageError):
 
 class UnstorableError(UsageError, TypeError):
     """A value that no checkpoint can hold. The message names the path to it: `state["cart"][1].lock`."""
+
+
+class InputTypeError(UsageError, TypeError):
+    """What was given to run on is of the wrong kind. The message shows the right call."""
 
 
 class ToolDefinitionError(UsageError, TypeError):
@@ -224,3 +231,12 @@ class GraphBubbleUp(BaseException):
 
 class RunCancelled(GraphBubbleUp):
     """Thrown into a run whose reader has left or whose caller has cancelled it."""
+
+
+class ParentCommand(GraphBubbleUp):
+    """`Command(graph=Command.PARENT)` on its way from a node to the graph around its own. `command` is its only argument."""
+
+    @property
+    def command(self) -> Any:
+        """What the graph around is to do."""
+        return self.args[0]

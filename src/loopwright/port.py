@@ -48,6 +48,8 @@ def pause() -> Generator[Any, None, None]:
 class Port(ABC):
     """One world that the core can run in."""
 
+    asynchronous: bool
+    """Whether this world is an event loop's. Of a pair of hooks, `x` and `ax`, it says which one suits."""
     reading: bool
     """Whether somebody reads this run while it goes on. `pause` is worth its cost only then."""
 
@@ -88,6 +90,10 @@ class Port(ABC):
         """
 
     @abstractmethod
+    async def within(self, coroutine: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        """Run a core coroutine with a deadline. Raises `TimeoutError`; what cannot be stopped is left behind."""
+
+    @abstractmethod
     async def bridge(
         self,
         hook: Callable[..., Any],
@@ -122,3 +128,9 @@ class Port(ABC):
     def new_id(self) -> str:
         """A unique id."""
         return new_id()
+
+    def random(self) -> float:
+        """A number in 0…1, for jitter."""
+        import random
+
+        return random.random()

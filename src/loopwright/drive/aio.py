@@ -18,7 +18,7 @@ from contextvars import Context, copy_context
 from threading import get_ident
 from typing import Any, TypeVar, cast
 
-from loopwright.drive.bridge import Call, answer, awaited, turn_away
+from loopwright.drive.bridge import Call, answer, awaited, drain, handler_on_thread, turn_away
 from loopwright.drive.outbox import Ack, Outbox
 from loopwright.drive.steps import InContext
 from loopwright.drive.threads import Job, start
@@ -277,6 +277,7 @@ class AioPort(Port):
     """The asyncio world of one run. `root` is the run that is stepped in its reader's task."""
 
     __slots__ = ("outbox", "reading", "root")
+    asynchronous = True
 
     def __init__(self, outbox: Outbox | None = None, *, root: bool = False) -> None:
         self.outbox = outbox
@@ -293,7 +294,7 @@ class AioPort(Port):
         **kwargs: Any,
     ) -> Any:
         if not is_async:
-            return await self._join_thread(start(lambda: function(*args, **kwargs)), timeout_s)
+            return await self._join_thread(lambda _: start(lambda: function(*args, **kwargs)), timeout_s)
         if timeout_s is None and not self.reading:
             return await function(*args, **kwargs)
         return await self._join_task(function(*args, **kwargs), timeout_s)
@@ -336,41 +337,41 @@ class AioPort(Port):
 
     async def _consume_thread(self, plain: Callable[[], Iterator[T]], take: Callable[[T], Any], timeout_s: float | None) -> None:
         """A stream that only a thread can read: each item is handed over here."""
-        desk = _Desk(asyncio.get_running_loop())
 
         async def accept(item: T) -> None:
             take(item)
             await self.pause()
 
-        def drain() -> None:
-            for item in plain():
-                Call(accept, (item,), {}).ask(desk.put)
-
-        await self._join_thread(start(drain), timeout_s, desk)
+        await self._join_thread(lambda desk: start(drain, plain, accept, desk.put), timeout_s)
 
     async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]], limit: int | None = None) -> list[T | BaseException]:
         count = len(coroutines)
         width = min(limit or count, count)
         if width == 1:
-            return [await self._caught(coroutine) for coroutine in coroutines]
+            try:
+                return [await self._caught(coroutine) for coroutine in coroutines]
+            finally:
+                for coroutine in coroutines:  # of a cancelled run, those whose turn never came
+                    coroutine.close()
         loop = asyncio.get_running_loop()
         desk = _Desk(loop)
         waiting = list(reversed(list(enumerate(coroutines))))
         results: list[Any] = [None] * count
         running: dict[int, asyncio.Task[Any]] = {}
+        outbox = self._hang_bell(desk)
         try:
             while waiting or running:
                 while waiting and len(running) < width:
                     index, coroutine = waiting.pop()
                     running[index] = loop.create_task(run(coroutine, self.outbox))
                     running[index].add_done_callback(desk.news)
-                await self._listen(desk, lambda: any(task.done() for task in running.values()), None)
+                await self._listen(desk, lambda: any(task.done() for task in running.values()), None, outbox)
                 for index in [index for index, task in running.items() if task.done()]:
                     results[index] = _outcome_of(running.pop(index))
         finally:
             for _, coroutine in waiting:
                 coroutine.close()
-            await self._stop(list(running.values()), desk)
+            await self._stop(list(running.values()), desk, outbox)
         return results
 
     async def _caught(self, coroutine: Coroutine[Any, Any, T]) -> T | BaseException:
@@ -382,6 +383,9 @@ class AioPort(Port):
         except BaseException as error:  # noqa: BLE001 - returned, not lost
             return error
 
+    async def within(self, coroutine: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        return cast(T, await self._join_task(run(coroutine, self.outbox), timeout_s))
+
     async def bridge(
         self,
         hook: Callable[..., Any],
@@ -391,9 +395,7 @@ class AioPort(Port):
         is_async: bool,
     ) -> Any:
         if not is_async:
-            desk = _Desk(asyncio.get_running_loop())
-            job = start(lambda: hook(*args, lambda *a, **k: Call(inner, a, k).ask(desk.put)))
-            return await self._join_thread(job, None, desk)
+            return await self._join_thread(lambda desk: start(hook, *args, handler_on_thread(inner, desk.put)), None)
         if not self.reading:
             return await hook(*args, inner)
 
@@ -408,25 +410,29 @@ class AioPort(Port):
         else:
             await asyncio.sleep(seconds)
 
-    async def _join_thread(self, job: Job, timeout_s: float | None, desk: _Desk | None = None) -> Any:
-        desk = desk or _Desk(asyncio.get_running_loop())
+    async def _join_thread(self, begin: Callable[[_Desk], Job], timeout_s: float | None) -> Any:
+        desk = _Desk(asyncio.get_running_loop())
+        outbox = self._hang_bell(desk)
+        job = begin(desk)
         job.on_done(desk.news)
         try:
-            await self._listen(desk, lambda: job.done, timeout_s)
+            await self._listen(desk, lambda: job.done, timeout_s, outbox)
         finally:
             if not job.done:
                 job.cancel()
-            desk.close()
+            self._close(desk, outbox)
         return job.outcome()
 
     async def _join_task(self, coroutine: Coroutine[Any, Any, Any], timeout_s: float | None) -> Any:
         loop = asyncio.get_running_loop()
-        task, desk = loop.create_task(coroutine), _Desk(loop)
+        desk = _Desk(loop)
+        outbox = self._hang_bell(desk)
+        task = loop.create_task(coroutine)
         task.add_done_callback(desk.news)
         try:
-            await self._listen(desk, task.done, timeout_s)
+            await self._listen(desk, task.done, timeout_s, outbox)
         finally:
-            await self._stop([task], desk, wait=timeout_s is None)
+            await self._stop([task], desk, outbox, wait=timeout_s is None)
         outcome = _outcome_of(task)
         if isinstance(outcome, asyncio.CancelledError):
             raise RuntimeError("the coroutine was cancelled from inside, not by its run") from outcome
@@ -434,9 +440,11 @@ class AioPort(Port):
             raise outcome
         return outcome
 
-    async def _stop(self, tasks: list[asyncio.Task[Any]], desk: _Desk, *, wait: bool = True) -> None:
+    async def _stop(
+        self, tasks: list[asyncio.Task[Any]], desk: _Desk, outbox: Outbox | None, *, wait: bool = True
+    ) -> None:
         """Cancel what still runs. With `wait`, give it time to clean up."""
-        desk.close()
+        self._close(desk, outbox)
         left = [task for task in tasks if not task.done()]
         for task in left:
             task.cancel()
@@ -448,24 +456,32 @@ class AioPort(Port):
             else:
                 task.add_done_callback(_outcome_of)
 
-    async def _listen(self, desk: _Desk, ended: Callable[[], bool], timeout_s: float | None) -> None:
-        """Stand still until `ended`. Raises `TimeoutError` after `timeout_s`."""
-        deadline = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
-        outbox = self.outbox if self.root and self.outbox is not None and self.outbox.bell is None else None
+    def _hang_bell(self, desk: _Desk) -> Outbox | None:
+        """Before anything begins elsewhere: from now on, whoever emits finds a root that listens."""
+        outbox = self.outbox
+        if not self.root or outbox is None or outbox.bell is not None:
+            return None
+        outbox.bell = desk.put
+        return outbox
+
+    def _close(self, desk: _Desk, outbox: Outbox | None) -> None:
         if outbox is not None:
-            outbox.bell = desk.put
-        try:
-            while not ended():
-                item = await desk.get(deadline)
-                if outbox is not None and outbox.items:
-                    await pause()
-                if isinstance(item, Call):
-                    await answer(item, outbox)
-                elif item is not None:
-                    item()
-        finally:
-            if outbox is not None:
-                outbox.bell = None
+            outbox.bell = None
+        desk.close()
+
+    async def _listen(
+        self, desk: _Desk, ended: Callable[[], bool], timeout_s: float | None, outbox: Outbox | None
+    ) -> None:
+        """Stand still until `ended`; `outbox` is given where this is the reader's root. `TimeoutError` after `timeout_s`."""
+        deadline = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
+        while not ended():
+            item = await desk.get(deadline)
+            if outbox is not None and outbox.items:
+                await pause()
+            if isinstance(item, Call):
+                await answer(item, outbox)
+            elif item is not None:
+                item()
 
 
 def _outcome_of(task: asyncio.Task[Any]) -> Any:

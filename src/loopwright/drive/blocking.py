@@ -12,9 +12,9 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextvars import Context, copy_context
 from queue import Empty
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from loopwright.drive.bridge import Call, Desk, answer, awaited, drain_on_loop
+from loopwright.drive.bridge import Call, Desk, answer, awaited, drain, drain_on_loop, handler_on_loop, handler_on_thread
 from loopwright.drive.outbox import Outbox
 from loopwright.drive.steps import foreign, unwind
 from loopwright.drive.threads import Job, start
@@ -87,6 +87,7 @@ class BlockingPort(Port):
     """The blocking world of one run. `root` is the run whose own thread serves the reader."""
 
     __slots__ = ("outbox", "reading", "root")
+    asynchronous = False
 
     def __init__(self, outbox: Outbox | None = None, *, root: bool = False) -> None:
         self.outbox = outbox
@@ -103,14 +104,10 @@ class BlockingPort(Port):
         **kwargs: Any,
     ) -> Any:
         if is_async:
-            from loopwright.drive.kept import start_on_loop
-
-            job = start_on_loop(function(*args, **kwargs))
-        elif timeout_s is None and not self.reading:
+            return await self._join(lambda _: _on_loop(function(*args, **kwargs)), timeout_s)
+        if timeout_s is None and not self.reading:
             return function(*args, **kwargs)
-        else:
-            job = start(lambda: function(*args, **kwargs))
-        return await self._join(job, timeout_s)
+        return await self._join(lambda _: start(lambda: function(*args, **kwargs)), timeout_s)
 
     async def consume(
         self,
@@ -142,42 +139,38 @@ class BlockingPort(Port):
         timeout_s: float | None,
     ) -> None:
         """A stream that only an event loop can read, or that has a deadline: each item is handed over here."""
-        desk = Desk()
 
         async def accept(item: T) -> None:
             take(item)
             await self.pause()
 
-        if plain is not None:
-            source = plain
+        def begin(desk: Desk) -> Job:
+            if plain is None:
+                return _on_loop(drain_on_loop(cast(Any, coro), accept, desk.put))
+            return start(drain, plain, accept, desk.put)
 
-            def drain() -> None:
-                for item in source():
-                    Call(accept, (item,), {}).ask(desk.put)
-
-            job = start(drain)
-        else:
-            assert coro is not None
-            from loopwright.drive.kept import start_on_loop
-
-            job = start_on_loop(drain_on_loop(coro, accept, desk.put))
-        await self._join(job, timeout_s, desk)
+        await self._join(begin, timeout_s)
 
     async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]], limit: int | None = None) -> list[T | BaseException]:
         count = len(coroutines)
         width = min(limit or count, count)
         if width == 1:
-            return [await _caught(coroutine) for coroutine in coroutines]
+            try:
+                return [await _caught(coroutine) for coroutine in coroutines]
+            finally:
+                for coroutine in coroutines:  # of a cancelled run, those whose turn never came
+                    coroutine.close()
         waiting = list(reversed(list(enumerate(coroutines))))
         results: list[Any] = [None] * count
         running: dict[int, Job] = {}
         desk = Desk()
+        outbox = self._hang_bell(desk)
         try:
             while waiting or running:
                 while waiting and len(running) < width:
                     index, coroutine = waiting.pop()
                     running[index] = self._start_child(coroutine, desk)
-                await self._listen(desk, lambda: any(job.done for job in running.values()), None)
+                await self._listen(desk, lambda: any(job.done for job in running.values()), None, outbox)
                 for index in [index for index, job in running.items() if job.done]:
                     job = running.pop(index)
                     results[index] = job.error if job.error is not None else job.result
@@ -186,13 +179,16 @@ class BlockingPort(Port):
                 job.cancel()
             for _, coroutine in waiting:
                 coroutine.close()
-            desk.close()
+            self._close(desk, outbox)
         return results
 
     def _start_child(self, coroutine: Coroutine[Any, Any, Any], desk: Desk) -> Job:
         job = Job()
         job.on_done(desk.news)
         return start(lambda: run(coroutine, self.outbox, job=job), job=job)
+
+    async def within(self, coroutine: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        return cast(T, await self._join(lambda desk: self._start_child(coroutine, desk), timeout_s))
 
     async def bridge(
         self,
@@ -203,60 +199,82 @@ class BlockingPort(Port):
         is_async: bool,
     ) -> Any:
         if not is_async and not self.reading:
-            return hook(*args, lambda *a, **k: run(awaited(inner(*a, **k))))
-        desk = Desk()
-        if is_async:
-            from loopwright.drive.kept import start_on_loop
+            return hook(*args, _handler_here(inner))
 
-            async def handler(*a: Any, **k: Any) -> Any:
-                return await Call(inner, a, k).aask(desk.put)
+        def begin(desk: Desk) -> Job:
+            if is_async:
+                return _on_loop(hook(*args, handler_on_loop(inner, desk.put)))
+            return start(hook, *args, handler_on_thread(inner, desk.put))
 
-            job = start_on_loop(hook(*args, handler))
-        else:
-            job = start(lambda: hook(*args, lambda *a, **k: Call(inner, a, k).ask(desk.put)))
-        return await self._join(job, None, desk)
+        return await self._join(begin, None)
 
     async def sleep(self, seconds: float) -> None:
         if self.reading:
-            await self._join(start(time.sleep, seconds), None)
+            await self._join(lambda _: start(time.sleep, seconds), None)
         else:
             time.sleep(seconds)
 
-    async def _join(self, job: Job, timeout_s: float | None, desk: Desk | None = None) -> Any:
-        """Wait for a job; meanwhile serve the reader and answer calls that come back from the job."""
-        desk = desk or Desk()
+    async def _join(self, begin: Callable[[Desk], Job], timeout_s: float | None) -> Any:
+        """Begin a job and wait for it; meanwhile serve the reader and answer calls that come back from the job."""
+        desk = Desk()
+        outbox = self._hang_bell(desk)
+        job = begin(desk)
         job.on_done(desk.news)
         try:
-            await self._listen(desk, lambda: job.done, timeout_s)
+            await self._listen(desk, lambda: job.done, timeout_s, outbox)
         finally:
             if not job.done:
                 job.cancel()
-            desk.close()
+            self._close(desk, outbox)
         return job.outcome()
 
-    async def _listen(self, desk: Desk, ended: Callable[[], bool], timeout_s: float | None) -> None:
-        """Stand still until `ended`. Raises `TimeoutError` after `timeout_s`."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        outbox = self.outbox if self.root and self.outbox is not None and self.outbox.bell is None else None
+    def _hang_bell(self, desk: Desk) -> Outbox | None:
+        """Before anything begins elsewhere: from now on, whoever emits finds a root that listens."""
+        outbox = self.outbox
+        if not self.root or outbox is None or outbox.bell is not None:
+            return None
+        outbox.bell = desk.put
+        return outbox
+
+    def _close(self, desk: Desk, outbox: Outbox | None) -> None:
         if outbox is not None:
-            outbox.bell = desk.put
-        try:
-            while not ended():
-                try:
-                    item = desk.get(None if deadline is None else max(0.0, deadline - time.monotonic()))
-                except Empty:
-                    if not ended():
-                        raise TimeoutError from None
-                    return
-                if outbox is not None and outbox.items:
-                    await pause()
-                if isinstance(item, Call):
-                    await answer(item, outbox)
-                elif item is not None:
-                    item()
-        finally:
-            if outbox is not None:
-                outbox.bell = None
+            outbox.bell = None
+        desk.close()
+
+    async def _listen(
+        self, desk: Desk, ended: Callable[[], bool], timeout_s: float | None, outbox: Outbox | None
+    ) -> None:
+        """Stand still until `ended`; `outbox` is given where this is the reader's root. `TimeoutError` after `timeout_s`."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not ended():
+            try:
+                item = desk.get(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            except Empty:
+                if not ended():
+                    raise TimeoutError from None
+                return
+            if outbox is not None and outbox.items:
+                await pause()
+            if isinstance(item, Call):
+                await answer(item, outbox)
+            elif item is not None:
+                item()
+
+
+def _handler_here(inner: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+    """The `handler` of a plain hook that runs on the core's own thread, as nobody reads."""
+
+    def handler(*args: Any, **kwargs: Any) -> Any:
+        return run(awaited(inner(*args, **kwargs)))
+
+    return handler
+
+
+def _on_loop(coroutine: Coroutine[Any, Any, Any]) -> Job:
+    """Start a user's coroutine on the kept loop. Loaded when needed: a run of plain functions needs no asyncio."""
+    from loopwright.drive.kept import start_on_loop
+
+    return start_on_loop(coroutine)
 
 
 async def _caught(coroutine: Coroutine[Any, Any, T]) -> T | BaseException:

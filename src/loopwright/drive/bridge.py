@@ -9,7 +9,7 @@ so that whoever was left behind by a cancelled run never waits for an answer.
 from __future__ import annotations
 
 from _thread import allocate_lock
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextvars import copy_context
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ from loopwright.drive.outbox import Ack, Outbox
 from loopwright.drive.steps import InContext
 from loopwright.errors import RunCancelled
 
-__all__ = ["Call", "Desk", "answer", "awaited", "drain_on_loop", "turn_away"]
+__all__ = ["Call", "Desk", "answer", "awaited", "drain", "drain_on_loop", "handler_on_loop", "handler_on_thread", "turn_away"]
 
 T = TypeVar("T")
 
@@ -142,6 +142,36 @@ async def answer(call: Call, outbox: Outbox | None) -> None:
     finally:
         if outbox is not None:
             outbox.bell = bell
+
+
+def handler_on_thread(inner: Callable[..., Awaitable[Any]], send: Callable[[Call], object]) -> Callable[..., Any]:
+    """The `handler` of a plain hook on a helper thread: the core runs `inner`, the thread waits."""
+
+    def handler(*args: Any, **kwargs: Any) -> Any:
+        return Call(inner, args, kwargs).ask(send)
+
+    return handler
+
+
+def handler_on_loop(
+    inner: Callable[..., Awaitable[Any]], send: Callable[[Call], object]
+) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """The `handler` of a coroutine hook on another loop: the core runs `inner`, the coroutine waits."""
+
+    async def handler(*args: Any, **kwargs: Any) -> Any:
+        return await Call(inner, args, kwargs).aask(send)
+
+    return handler
+
+
+def drain(
+    source: Callable[[], Iterator[Any]],
+    accept: Callable[[Any], Awaitable[None]],
+    send: Callable[[Call], object],
+) -> None:
+    """Read a stream on this thread; the core accepts each item before the next is asked for."""
+    for item in source():
+        Call(accept, (item,), {}).ask(send)
 
 
 async def drain_on_loop(

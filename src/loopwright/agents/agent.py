@@ -1,0 +1,106 @@
+"""The agent: a compiled graph that speaks of messages.
+
+What it adds to a graph: the result with its reasons, a budget for each tree of runs, words for the well-known mistakes,
+and a history that is mended when a thread is taken up again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from loopwright.agents.limits import Budget, Limits
+from loopwright.agents.result import AgentResult
+from loopwright.errors import EmptyInputError, InputTypeError
+from loopwright.graph.compiled import CompiledStateGraph, Parts
+from loopwright.messages import AnyMessage, BaseMessage
+from loopwright.messages.history import repair_history
+from loopwright.scope import RunnableConfig
+
+if TYPE_CHECKING:
+    from loopwright.graph.engine import Run
+    from loopwright.graph.task import Task
+
+__all__ = ["Agent"]
+
+R = TypeVar("R")
+
+_RIGHT_CALL = 'agent.invoke({"messages": [{"role": "user", "content": "…"}]})'
+
+
+class Agent(CompiledStateGraph, Generic[R]):
+    """What `create_agent` returns."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        limits: Limits,
+        checkpointer: Any = None,
+        store: Any = None,
+        debug: bool = False,
+        name: str | None = None,
+        config: RunnableConfig | None = None,
+    ) -> None:
+        super().__init__(parts, checkpointer=checkpointer, store=store, debug=debug, name=name or "LangGraph", config=config)
+        self.limits = limits
+        self.repair = _mended
+
+    if TYPE_CHECKING:
+
+        def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AgentResult[R]: ...
+
+        async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AgentResult[R]: ...
+
+    def result(self, run: Run, values: dict[str, Any]) -> AgentResult[R]:
+        budget: Budget = run.budget
+        return AgentResult(
+            values,
+            stop_reason=cast(Any, run.stop_reason or "answer"),
+            usage=budget.usage,
+            cost=budget.cost,
+            said=run.said,
+        )
+
+    def budget_for(self, run: Run, parent: Task | None) -> Budget:
+        above = None if parent is None else parent.run.budget
+        return Budget(self.limits, parent=above, clock=run.port.monotonic)
+
+    def check_input(self, given: Any, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        if not isinstance(given, Mapping):
+            raise InputTypeError(_not_a_dict(given))
+        known = cast("Mapping[str, Any]", given)
+        if "messages" not in known and not state.get("messages"):
+            keys = ", ".join(map(repr, known)) or "nothing"
+            raise EmptyInputError(f'The input holds {keys}, and the model needs messages. Write {_RIGHT_CALL}.')
+        if "messages" in known and not known["messages"] and not state.get("messages"):
+            raise EmptyInputError(f'"messages" is empty, and the model needs at least one. Write {_RIGHT_CALL}.')
+        return known
+
+    def nothing_to_resume(self, *, has_saver: bool) -> str:
+        if has_saver:
+            return f"invoke(None, config) goes on with a saved thread, and this thread has nothing saved yet. Begin with {_RIGHT_CALL[:-1]}, config)."
+        return f"invoke(None) goes on with a saved thread, and this agent has no checkpointer. Write {_RIGHT_CALL}."
+
+
+def _not_a_dict(given: Any) -> str:
+    """The words for an input that is no dict of state keys."""
+    if isinstance(given, str):
+        return f'An agent takes a dict: agent.invoke({{"messages": {given!r:.60}}}), or {_RIGHT_CALL}; it got the bare string {given!r:.60}.'
+    if isinstance(given, BaseMessage):
+        return f'An agent takes a dict with a list of messages: agent.invoke({{"messages": [message]}}); it got a bare {type(given).__name__}.'
+    if isinstance(given, (list, tuple)):
+        return f'An agent takes a dict: agent.invoke({{"messages": [...]}}); it got a bare {type(cast(Any, given)).__name__}.'
+    return f"An agent takes a dict of state keys: {_RIGHT_CALL}; it got {type(given).__name__}: {given!r:.80}."
+
+
+def _mended(state: dict[str, Any]) -> dict[str, Any]:
+    """What has to be replaced in a state before it is gone on with: every call has its result, no old answer is left."""
+    mended: dict[str, Any] = {}
+    messages: list[AnyMessage] = state.get("messages") or []
+    repaired = repair_history(messages)
+    if repaired is not messages:
+        mended["messages"] = repaired
+    if state.get("structured_response") is not None:
+        mended["structured_response"] = None
+    return mended

@@ -1,0 +1,241 @@
+"""Asking the model: one call with everything around it, and what its reply amounts to.
+
+The tools are bound once when the agent is made; a call that no hook has changed costs no binding. Wrap hooks see a
+`ModelRequest` and may change it, call the model any number of times, or not at all. The reply is read for a structured
+answer inside of them, so that a hook sees the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from loopwright.agents.answers import AnswerPlan, plan_answers
+from loopwright.agents.ending import is_malformed
+from loopwright.agents.limits import Budget, Reached
+from loopwright.agents.middleware.decorators import with_prompt
+from loopwright.agents.middleware.hooks import Hook, normalize_model_result
+from loopwright.agents.middleware.types import ModelRequest, ModelResponse
+from loopwright.agents.stop import notice
+from loopwright.graph.types import Command
+from loopwright.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
+
+if TYPE_CHECKING:
+    from loopwright.agents.turns import Turn
+    from loopwright.graph.task import Task
+
+__all__ = ["Asker", "Reply"]
+
+Ask = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+
+_MALFORMED = "The model's reply could not be read, twice; nothing was answered."
+
+
+class Reply:
+    """What came of asking the model: messages to store, and calls to run."""
+
+    __slots__ = ("calls", "commands", "messages", "reached", "structured")
+
+    def __init__(self, messages: Sequence[AnyMessage]) -> None:
+        self.messages = messages
+        self.calls: Sequence[Any] = ()
+        """Calls that are to be run."""
+        self.structured: Any = None
+        self.commands: list[Command[Any]] = []
+        """Changes of the state that hooks have added."""
+        self.reached: Reached | None = None
+        """A limit that forbids running the calls."""
+
+    @property
+    def update(self) -> Any:
+        """The change of the state, as a node returns it."""
+        update: dict[str, Any] = {"messages": self.messages}
+        if self.structured is not None:
+            update["structured_response"] = self.structured
+        return [update, *self.commands] if self.commands else update
+
+
+class Asker:
+    """The model of one agent, and how it is asked."""
+
+    def __init__(
+        self,
+        model: Any,
+        tools: Sequence[Any],
+        *,
+        system: SystemMessage | None,
+        strategy: Any,
+        hooks: Sequence[Hook],
+        name: str | None,
+    ) -> None:
+        self.model, self.tools, self.system, self.strategy = model, list(tools), system, strategy
+        self.hooks, self.name = tuple(hooks), name
+        self.tags: Sequence[str] = getattr(model, "tags", None) or ()
+        self.plan = plan_answers(strategy, model)
+        self.bound = self._bind(model, self.tools, None, {}, self.plan)
+
+    async def ask(self, task: Task, messages: list[AnyMessage]) -> Reply:
+        """One reply. A malformed one is asked for once more, then it ends the run."""
+        reply = await self._ask(task, messages)
+        if is_malformed(reply.messages[0]) and task.run.budget.before_model() is None:
+            reply = await self._ask(task, messages)
+            if is_malformed(reply.messages[0]):
+                reply.messages = [*reply.messages, notice("malformed_turn", _MALFORMED, id=task.port.new_id())]
+        return reply
+
+    async def _ask(self, task: Task, messages: list[AnyMessage]) -> Reply:
+        if self.hooks:
+            return await self._ask_through_hooks(task, messages)
+        sent = messages if self.system is None else [self.system, *messages]
+        message = await self._call(task, self.bound, sent)
+        return self._read(task, message, messages, self.plan)
+
+    def answered(self, turn: Turn) -> bool:
+        """Whether the last turn holds an accepted structured answer."""
+        plan = self.plan
+        if plan is None or turn.reply is None:
+            return False
+        if not turn.calls:
+            return turn.last is turn.reply and plan.kwargs != {}
+        accepted = {r.tool_call_id for r in turn.results if r.status != "error"}
+        return any(call["name"] in plan.schemas and call["id"] in accepted for call in turn.calls if plan.tools)
+
+    async def ask_for_words(self, task: Task, messages: list[AnyMessage], prompt: str) -> AIMessage | None:
+        """A last answer without tools; None if the model fails at it."""
+        system = [] if self.system is None else [self.system]
+        try:
+            return await self._call(task, self.model, [*system, *messages, HumanMessage(prompt)])
+        except Exception:  # noqa: BLE001 - the run has ended with a limit already, which is what its caller must hear
+            return None
+
+    # ---- one call
+
+    async def _call(self, task: Task, model: Any, sent: list[AnyMessage]) -> AIMessage:
+        """Call the model once, within the time that is left."""
+        run = task.run
+        budget: Budget = run.budget
+        call = model.respond(
+            task.port, sent, stop=None, kwargs={}, config=run.config, on_chunk=task.chunk_teller(self.tags)
+        )
+        deadline = budget.deadline
+        message: AIMessage = await (
+            call if deadline is None else task.port.within(call, max(0.0, deadline - budget.clock()))
+        )
+        return (
+            message if self.name is None or message.name is not None else message.model_copy(update={"name": self.name})
+        )
+
+    def _read(self, task: Task, message: AIMessage, history: list[AnyMessage], plan: AnswerPlan | None) -> Reply:
+        """What the reply amounts to. Its tokens are charged here, so that retries of a hook count too."""
+        reached = task.run.budget.after_model(message, history)
+        reply = Reply([message])
+        if plan is None:
+            reply.calls = (
+                [*message.tool_calls, *message.invalid_tool_calls] if message.invalid_tool_calls else message.tool_calls
+            )
+        else:
+            outcome = plan.read(message, history)
+            if outcome.error is not None:
+                raise outcome.error
+            reply.messages = [message, *outcome.results, *([outcome.reminder] if outcome.reminder else ())]
+            reply.calls = [*outcome.calls, *outcome.invalid_calls]
+            reply.structured = outcome.structured_response
+        reply.reached = reached
+        return reply
+
+    def _bind(
+        self, model: Any, tools: Sequence[Any], choice: Any, settings: dict[str, Any], plan: AnswerPlan | None
+    ) -> Any:
+        """The model with tools, answer tools and settings bound to it."""
+        offered = [*tools, *(plan.tools if plan else ())]
+        settings = {**(plan.kwargs if plan else {}), **settings}
+        if choice is None and plan is not None:
+            choice = plan.tool_choice
+        if choice is not None:
+            settings["tool_choice"] = choice
+        if offered:
+            return model.bind_tools(offered, **settings)
+        return model.bind(**settings) if settings else model
+
+    # ---- hooks around it
+
+    async def _ask_through_hooks(self, task: Task, messages: list[AnyMessage]) -> Reply:
+        commands: list[Command[Any]] = []
+        replies: list[tuple[ModelResponse[Any], Reply]] = []
+
+        async def innermost(request: ModelRequest[Any]) -> ModelResponse[Any]:
+            reply = await self._ask_as(task, request)
+            response = ModelResponse[Any](list(reply.messages), reply.structured)
+            replies.append((response, reply))
+            return response
+
+        ask: Ask = innermost
+        for hook in reversed(self.hooks):
+            ask = _around(task, hook, ask, commands)
+        response = await ask(self._request(task, messages))
+        reply = next((reply for made, reply in replies if made is response), None) or self._foreign(response)
+        reply.messages = response.result
+        if response.structured_response is not None:
+            reply.structured = response.structured_response
+        reply.commands = commands
+        return reply
+
+    def _request(self, task: Task, messages: list[AnyMessage]) -> ModelRequest[Any]:
+        return ModelRequest(
+            model=self.model,
+            messages=list(messages),
+            system_message=self.system,
+            tools=list(self.tools),
+            response_format=self.strategy,
+            state=task.input,
+            runtime=task.runtime,
+        )
+
+    async def _ask_as(self, task: Task, request: ModelRequest[Any]) -> Reply:
+        """Call the model as a hook wants it."""
+        plan = (
+            self.plan
+            if request.response_format is self.strategy
+            else plan_answers(request.response_format, request.model)
+        )
+        same = request.model is self.model and request.tools == self.tools and plan is self.plan
+        if same and not request.model_settings and request.tool_choice is None:
+            bound = self.bound
+        else:
+            bound = self._bind(request.model, request.tools, request.tool_choice, request.model_settings, plan)
+        system = request.system_message
+        sent = list(request.messages) if system is None else [system, *request.messages]
+        return self._read(task, await self._call(task, bound, sent), request.messages, plan)
+
+    def _foreign(self, response: ModelResponse[Any]) -> Reply:
+        """A response that a hook has made itself."""
+        reply = Reply(response.result)
+        message = response.result[0]
+        if isinstance(message, AIMessage):
+            done = {getattr(m, "tool_call_id", None) for m in response.result}
+            reply.calls = [
+                call for call in (*message.tool_calls, *message.invalid_tool_calls) if call["id"] not in done
+            ]
+        return reply
+
+
+def _around(task: Task, hook: Hook, inner: Ask, commands: list[Command[Any]]) -> Ask:
+    """One wrap hook around what is inside of it."""
+    port = task.port
+    if hook.prompt is not None:
+        prompt, is_async = hook.prompt, hook.coro is not None
+
+        async def prompted(request: ModelRequest[Any]) -> ModelResponse[Any]:
+            return await inner(with_prompt(request, await port.call(prompt, request, is_async=is_async), hook.name))
+
+        return prompted
+    function, is_async = hook.pick(port.asynchronous)
+
+    async def wrapped(request: ModelRequest[Any]) -> ModelResponse[Any]:
+        answer = await port.bridge(function, inner, request, is_async=is_async)
+        response, command = normalize_model_result(answer, hook.name)
+        if command is not None:
+            commands.append(command)
+        return response
+
+    return wrapped

@@ -1,0 +1,130 @@
+"""Calling tools: one call with everything around it.
+
+Each call of a turn is a task of its own, so it has its own result, its own place in the streams, and is saved when it
+ends. What a call can raise becomes its result (`handle_tool_errors`), so one failing tool never takes its siblings along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from loopwright.agents.limits import Budget
+from loopwright.agents.middleware.hooks import Hook, check_tool_result
+from loopwright.agents.middleware.types import ToolCallRequest
+from loopwright.graph.events import ToolFinished, ToolStarted
+from loopwright.messages import ToolMessage
+from loopwright.tools import BaseTool, ToolRuntime, call_tool, invalid_call_message, unknown_tool_message
+
+if TYPE_CHECKING:
+    from loopwright.agents.turns import Turn
+    from loopwright.graph.task import Task
+
+__all__ = ["Caller"]
+
+Call = Callable[[ToolCallRequest], Awaitable[Any]]
+
+
+class Caller:
+    """The tools of one agent, and how they are called."""
+
+    def __init__(self, tools: Mapping[str, BaseTool], *, hooks: Sequence[Hook] = (), handle_errors: Any = True) -> None:
+        self.tools = tools
+        self.hooks = tuple(hooks)
+        self.handle_errors = handle_errors
+        self.any_direct = any(tool.return_direct for tool in tools.values())
+
+    async def run(self, task: Task) -> Any:
+        """Node: run the call that was sent here."""
+        answer = await self.answer(task, task.input[0])
+        if isinstance(answer, ToolMessage):
+            return {"messages": [answer]}
+        if isinstance(answer, list):
+            return [{"messages": [part]} if isinstance(part, ToolMessage) else part for part in cast("list[Any]", answer)]
+        return answer
+
+    async def answer(self, task: Task, call: Any) -> Any:
+        """Run one call: its result, a `Command`, or a list of these."""
+        run = task.run
+        if run.wants(ToolStarted):
+            run.emit(ToolStarted, call["id"] or "", call["name"] or "", call["args"])
+            await task.port.pause()
+        answer = await (
+            self._call(task, call, self.tools.get(call["name"])) if not self.hooks else self._hooked(task, call)
+        )
+        if run.wants(ToolFinished):
+            status, content = (answer.status, answer.content) if isinstance(answer, ToolMessage) else ("success", None)
+            run.emit(ToolFinished, call["id"] or "", call["name"] or "", status, content)
+        if isinstance(answer, ToolMessage):
+            return {"messages": [answer]}
+        if isinstance(answer, list):
+            return [
+                {"messages": [part]} if isinstance(part, ToolMessage) else part for part in cast("list[Any]", answer)
+            ]
+        return answer
+
+    def direct_result(self, turn: Turn) -> ToolMessage | None:
+        """The result that answers the caller in the model's place, None if there is none."""
+        if not self.any_direct:
+            return None
+        for call in turn.calls:
+            tool = self.tools.get(call["name"])
+            result = turn.result_of(call)
+            if tool is not None and tool.return_direct and result is not None and result.status != "error":
+                return result
+        return None
+
+    async def _call(self, task: Task, call: Any, tool: BaseTool | None) -> Any:
+        if call.get("type") == "invalid_tool_call":
+            return invalid_call_message(call)
+        if tool is None:
+            return unknown_tool_message(call, list(self.tools))
+        budget: Budget | None = task.run.budget
+        deadline = None if budget is None else budget.deadline
+        running = call_tool(
+            tool, call, task.port, runtime=lambda: self._runtime(task, call), handle_errors=self.handle_errors
+        )
+        if deadline is None or budget is None:
+            return await running
+        try:
+            return await task.port.within(running, max(0.0, deadline - budget.clock()))
+        except TimeoutError:
+            words = f"Not finished: the run's time of {budget.limits.seconds} s is over."
+            return ToolMessage(words, tool_call_id=call["id"] or "", name=call["name"], status="error")
+
+    def _runtime(self, task: Task, call: Any) -> ToolRuntime[Any, Any]:
+        run = task.run
+        return ToolRuntime(
+            state=dict(run.state),
+            context=run.context,
+            config=task.config,
+            stream_writer=task.writer,
+            tool_call_id=call["id"],
+            store=run.store,
+            tools=list(self.tools.values()),
+            execution_info=task.runtime.execution_info,
+            server_info=None,
+            budget=run.budget,
+            idempotency_key=f"{run.thread_id or run.run_id}:{task.id}:{call['id']}",
+        )
+
+    async def _hooked(self, task: Task, call: Any) -> Any:
+        async def innermost(request: ToolCallRequest) -> Any:
+            return await self._call(task, request.tool_call, request.tool)
+
+        act: Call = innermost
+        for hook in reversed(self.hooks):
+            act = _around(task, hook, act)
+        runtime = self._runtime(task, call)
+        return await act(ToolCallRequest(call, self.tools.get(call["name"]), runtime.state, runtime))
+
+
+def _around(task: Task, hook: Hook, inner: Call) -> Call:
+    """One wrap hook around what is inside of it."""
+    function, is_async = hook.pick(task.port.asynchronous)
+
+    async def wrapped(request: ToolCallRequest) -> Any:
+        answer = await task.port.bridge(function, inner, request, is_async=is_async)
+        return check_tool_result(answer, hook.name, request.tool_call)
+
+    return wrapped

@@ -1,0 +1,95 @@
+"""How a run ends that reaches a limit, and what the end of a reply means.
+
+A limit is an exit like others: calls that are open get a result that says they were not run, and the last message says
+what was reached. `on_limit` may ask for something else than that notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from loopwright.agents.limits import Reached
+from loopwright.agents.stop import NOTICE_KEY, notice
+from loopwright.errors import UsageError
+from loopwright.graph.events import LimitReached
+from loopwright.messages import AIMessage, AnyMessage, ToolMessage
+
+if TYPE_CHECKING:
+    from loopwright.agents.asking import Asker, Reply
+    from loopwright.graph.task import Task
+
+__all__ = ["Ending", "OnLimit", "is_malformed", "not_run"]
+
+OnLimit = str | Callable[..., Any]
+"""`"stop"`: end with a notice. `"answer"`: let the model answer once more, without tools. `"raise"`: raise
+`LimitReachedError`. A function `(reached, state)`: returns the text or the `AIMessage` to end with."""
+
+_CHOICES: Final = ("stop", "answer", "raise")
+_ANSWER_NOW: Final = "{sentence} Answer now with what you know, in words; no more tools can be used."
+
+
+class Ending:
+    """The rules for the end of one agent's runs."""
+
+    def __init__(self, on_limit: OnLimit = "stop") -> None:
+        if not callable(on_limit) and on_limit not in _CHOICES:
+            raise UsageError(
+                f"on_limit={on_limit!r}: use {', '.join(map(repr, _CHOICES))} or a function (reached, state) -> text."
+            )
+        self.on_limit = on_limit
+
+    async def stop(self, task: Task, reached: Reached, asker: Asker, reply: Reply | None = None) -> Any:
+        """The update that ends the run; `reply` is one whose calls are not to be run."""
+        run = task.run
+        if run.wants(LimitReached):
+            run.emit(LimitReached, reached.limit, reached.sentence)
+        before: list[AnyMessage] = []
+        if reply is not None:
+            before = [*reply.messages, *(not_run(call, reached.not_run) for call in reply.calls)]
+        if self.on_limit == "raise":
+            raise reached.error()
+        last = await self._last_words(task, reached, asker, before)
+        run.stop_reason = reached.limit
+        return {"messages": [*before, last]}
+
+    async def _last_words(self, task: Task, reached: Reached, asker: Asker, before: list[AnyMessage]) -> AIMessage:
+        said: Any = None
+        if self.on_limit == "answer":
+            said = await asker.ask_for_words(
+                task, [*task.input["messages"], *before], _ANSWER_NOW.format(sentence=reached.sentence)
+            )
+        elif callable(self.on_limit):
+            said = await task.port.call(self.on_limit, reached, dict(task.input), is_async=False)
+        if isinstance(said, str) and said:
+            said = AIMessage(said)
+        if isinstance(said, AIMessage) and not said.tool_calls and not said.invalid_tool_calls and said.text:
+            return (
+                said.model_copy(update={"response_metadata": {**said.response_metadata, NOTICE_KEY: reached.limit}})
+                if self.on_limit != "answer"
+                else said
+            )
+        return notice(cast(Any, reached.limit), reached.sentence, id=task.port.new_id())
+
+    def reason(self, reply: AIMessage) -> str:
+        """Why a run ends whose last reply asks for no tool."""
+        if reply.text or reply.content:
+            return "answer"
+        return "malformed_turn" if is_malformed(reply) else "empty_turn"
+
+
+def is_malformed(reply: AnyMessage) -> bool:
+    """Whether a reply says nothing because the model or its provider failed, not because it has nothing to say."""
+    if not isinstance(reply, AIMessage) or reply.content or reply.tool_calls or reply.invalid_tool_calls:
+        return False
+    metadata = reply.response_metadata
+    words = [str(metadata.get(key) or "").lower() for key in ("finish_reason", "raw_finish_reason")]
+    return any("malformed" in word or word in _FAILED for word in words)
+
+
+_FAILED: Final = frozenset({"error", "other", "unexpected_tool_call", "failed", "unknown"})
+
+
+def not_run(call: Any, why: str) -> ToolMessage:
+    """The result of a call that was not run."""
+    return ToolMessage(why, tool_call_id=call["id"] or "", name=call.get("name") or None, status="error")

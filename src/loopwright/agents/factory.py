@@ -1,0 +1,206 @@
+"""`create_agent`: the parts of an agent, checked and wired into a graph.
+
+    START → before_agent… → before_model… → model → after_model… → tools → (again) …
+                                                          └→ after_agent… → END
+
+Each hook is a node named `<middleware>.<hook>`, so it shows in the streams and counts as a step; wrap hooks are no
+nodes, they stand around the model and around each tool call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+
+from loopwright.agents.agent import Agent
+from loopwright.agents.answers import answer_strategy
+from loopwright.agents.asking import Asker
+from loopwright.agents.calling import Caller
+from loopwright.agents.ending import Ending, OnLimit
+from loopwright.agents.limits import Limits
+from loopwright.agents.loop import Loop
+from loopwright.agents.middleware.hooks import Hook, Hooks, collect_hooks, jump_target
+from loopwright.agents.middleware.types import AgentState
+from loopwright.errors import UsageError
+from loopwright.graph.builder import StateGraph
+from loopwright.graph.nodes import Branch, Node
+from loopwright.graph.types import END, START, Command
+from loopwright.messages import SystemMessage
+from loopwright.tools import BaseTool, check_tools
+
+if TYPE_CHECKING:
+    from loopwright.agents.middleware.types import AgentMiddleware
+    from loopwright.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
+    from loopwright.graph.task import Task
+
+__all__ = ["create_agent"]
+
+R = TypeVar("R")
+Tools = Sequence[BaseTool | Callable[..., Any] | Mapping[str, Any]] | None
+
+
+@overload
+def create_agent(
+    model: Any, tools: Tools = None, *, response_format: type[R] | ToolStrategy[R] | ProviderStrategy[R] | AutoStrategy[R], **options: Any
+) -> Agent[R]: ...
+@overload
+def create_agent(model: Any, tools: Tools = None, *, response_format: dict[str, Any], **options: Any) -> Agent[dict[str, Any]]: ...
+@overload
+def create_agent(model: Any, tools: Tools = None, *, response_format: None = None, **options: Any) -> Agent[None]: ...
+@overload
+def create_agent(model: Any, tools: Tools = None, *, response_format: Any, **options: Any) -> Agent[Any]: ...
+def create_agent(
+    model: Any,
+    tools: Tools = None,
+    *,
+    system_prompt: str | SystemMessage | None = None,
+    prompt: str | SystemMessage | None = None,
+    middleware: Sequence[AgentMiddleware[Any, Any, Any]] = (),
+    response_format: Any = None,
+    state_schema: type[Any] | None = None,
+    context_schema: type[Any] | None = None,
+    checkpointer: Any = None,
+    store: Any = None,
+    debug: bool = False,
+    name: str | None = None,
+    limits: Limits | None = None,
+    on_limit: OnLimit = "stop",
+    handle_tool_errors: Any = True,
+) -> Agent[Any]:
+    """Make an agent: a model, its tools, and the loop that asks "go on?".
+
+    `model` is `"provider:name"` or a chat model; `tools` are functions, tools, or a provider's own dictionaries.
+    `system_prompt` (or `prompt`) is put before the messages of each model call and is not stored. `limits` are on by
+    default; `on_limit` says how a run ends that reaches one. `handle_tool_errors` decides what a tool's exception
+    becomes: True a result for the model, False an error for the caller.
+
+    Raises `UsageError` for parts that cannot work together, with the mend.
+    """
+    hooks = collect_hooks(middleware)
+    chosen = _model_of(model)
+    listed, provided = check_tools([*(tools or ()), *(t for each in hooks.middleware for t in each.tools)])
+    strategy = answer_strategy(response_format)
+    asker = Asker(
+        chosen,
+        [*listed.values(), *provided],
+        system=_system_of(system_prompt, prompt),
+        strategy=strategy,
+        hooks=hooks.wrap_model_call,
+        name=name,
+    )
+    if asker.plan is not None:
+        asker.plan.check_names(list(listed))
+    caller = Caller(listed, hooks=hooks.wrap_tool_call, handle_errors=handle_tool_errors)
+    schemas = [each.state_schema for each in hooks.middleware if each.state_schema is not AgentState]
+    graph = StateGraph(state_schema or AgentState, context_schema)
+    graph.add_schemas([AgentState, *schemas])
+    _wire(graph, hooks, asker, caller, Ending(on_limit), has_tools=bool(listed or provided or hooks.wrap_tool_call))
+    return Agent(
+        graph.parts(),
+        limits=limits or Limits(),
+        checkpointer=checkpointer,
+        store=store,
+        debug=debug,
+        name=name,
+    )
+
+
+def _model_of(model: Any) -> Any:
+    if isinstance(model, str):
+        from loopwright.models.catalogue import init_chat_model
+
+        return init_chat_model(model)
+    if hasattr(model, "respond") and not isinstance(model, type):
+        return model
+    hint = f"Make one: {model.__name__}(...)." if isinstance(model, type) else 'Give "provider:name", or a chat model.'
+    raise UsageError(f"model={model!r:.80} is no chat model (a {type(model).__name__}). {hint}")
+
+
+def _system_of(system_prompt: str | SystemMessage | None, prompt: str | SystemMessage | None) -> SystemMessage | None:
+    if system_prompt is not None and prompt is not None:
+        raise UsageError("prompt= is another spelling of system_prompt=; give one of them.")
+    chosen = system_prompt if system_prompt is not None else prompt
+    if chosen is None or isinstance(chosen, SystemMessage):
+        return chosen
+    if not isinstance(cast(Any, chosen), str):
+        hint = " For a prompt that depends on the state, use @dynamic_prompt." if callable(chosen) else ""
+        raise UsageError(f"system_prompt= takes a string or a SystemMessage, not {type(chosen).__name__}.{hint}")
+    return SystemMessage(chosen)
+
+
+# ---- wiring
+
+
+def _wire(graph: StateGraph, hooks: Hooks, asker: Asker, caller: Caller, ending: Ending, *, has_tools: bool) -> None:
+    """Nodes and edges of an agent."""
+    entry = [hook.name for hook in hooks.before_agent]
+    before = [hook.name for hook in hooks.before_model]
+    after = [hook.name for hook in hooks.after_model]
+    leaving = [hook.name for hook in hooks.after_agent]
+    again = before[0] if before else "model"
+    end = leaving[0] if leaving else END
+    loop = Loop(asker, caller, ending, again=again, exit=end)
+    nodes = graph.nodes
+    for hook in (*hooks.before_agent, *hooks.before_model):
+        nodes[hook.name] = Node(hook.name, _hook_node(hook))
+    nodes["model"] = Node("model", loop.model)
+    nodes["tools"] = Node("tools", caller.run, hidden=not has_tools)
+    for hook in (*hooks.after_model, *hooks.after_agent):
+        nodes[hook.name] = Node(hook.name, _hook_node(hook))
+    _chain(graph, loop, [START, *entry], hooks.before_agent, again)
+    _chain(graph, loop, before, hooks.before_model, "model")
+    _chain(graph, loop, leaving, hooks.after_agent, END)
+    if after:
+        graph.add_edge("model", after[0])
+        _chain(graph, loop, after, hooks.after_model, None)
+    ways = ["tools", end, *([again] if asker.plan is not None or _jumps(hooks.after_model, "model") else [])]
+    graph.branches[after[-1] if after else "model"] = [Branch(loop.after_model, ways, plain=True)]
+    if caller.any_direct or asker.plan is not None:
+        graph.branches["tools"] = [Branch(loop.after_tools, [again, end], plain=True)]
+    else:
+        graph.add_edge("tools", again)
+
+
+def _jumps(hooks: Sequence[Hook], target: str) -> bool:
+    return any(target in hook.can_jump_to for hook in hooks)
+
+
+def _chain(graph: StateGraph, loop: Loop, names: Sequence[str], hooks: Sequence[Hook], then: str | None) -> None:
+    """Edges along a row of hooks to `then`; a hook that may jump gets a question in place of its edge.
+
+    Without `then` the last hook's way on is left to the caller.
+    """
+    jumping = {hook.name: hook for hook in hooks if hook.can_jump_to}
+    ways = {"model": loop.again, "tools": "tools", "end": loop.exit}
+    for name, following in zip(names, [*names[1:], then], strict=True):
+        if following is None:
+            return
+        hook = jumping.get(name)
+        if hook is None:
+            graph.add_edge(name, following)
+        else:
+            targets = dict.fromkeys([following, *(ways[target] for target in hook.can_jump_to)])
+            graph.branches[name] = [Branch(_jump_or(loop, following), list(targets), plain=True)]
+
+
+def _jump_or(loop: Loop, following: str) -> Callable[..., Any]:
+    def jump_or_next(task: Task, state: Mapping[str, Any]) -> Any:
+        target = state.get("jump_to")
+        return following if target is None else loop.jump(task, state, target)
+
+    return jump_or_next
+
+
+def _hook_node(hook: Hook) -> Callable[[Task], Any]:
+    """A `before_*` or `after_*` hook as a node."""
+
+    async def run(task: Task) -> Any:
+        function, is_async = hook.pick(task.port.asynchronous)
+        answer = await task.port.call(function, dict(task.input), task.runtime, is_async=is_async)
+        update: Any = answer.update if isinstance(answer, Command) else answer
+        if isinstance(update, Mapping) and "jump_to" in update and jump_target(hook, update) is None:
+            kept = {key: value for key, value in cast("Mapping[str, Any]", update).items() if key != "jump_to"}
+            return kept or None
+        return answer
+
+    return run

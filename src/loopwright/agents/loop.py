@@ -1,0 +1,113 @@
+"""The loop: ask the model, run the tools it asks for, and again, until nothing is left to do.
+
+        ┌──────────── again ────────────┐
+    model ── asks for tools? ── yes → tools      each call is a task of its own; they run at the same time
+        └── no, or a limit → end
+
+Two nodes and the two questions "go on?" after them; `factory.py` wires them into a graph with the hooks around. Rules:
+
+- it always ends, and with a reason: before each model call the budget is asked, and what is reached becomes the last
+  message (`Ending`);
+- the history is valid whatever happens: a reply that asks for tools is stored together with "not run" results, or its
+  calls are run;
+- an empty reply is never an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from loopwright.agents.asking import Asker
+from loopwright.agents.calling import Caller
+from loopwright.agents.ending import Ending
+from loopwright.agents.limits import Budget, Reached
+from loopwright.agents.stop import is_notice, is_reminder
+from loopwright.agents.turns import Turn, last_turn
+from loopwright.graph.types import Send
+from loopwright.messages import AIMessage, AnyMessage, HumanMessage
+
+if TYPE_CHECKING:
+    from loopwright.graph.task import Task
+
+__all__ = ["Loop"]
+
+
+class Loop:
+    """The loop of one agent. Holds no state of a run."""
+
+    def __init__(self, asker: Asker, caller: Caller, ending: Ending, *, again: str, exit: str) -> None:
+        self.asker, self.caller, self.ending = asker, caller, ending
+        self.again = again
+        """The node that begins the next round: the first `before_model` hook, or the model."""
+        self.exit = exit
+        """Where a run goes to end: the first `after_agent` hook, or END."""
+
+    async def model(self, task: Task) -> Any:
+        """Node: one reply of the model, or the end."""
+        budget: Budget = task.run.budget
+        messages: list[AnyMessage] = task.input["messages"]
+        reached = self._account(budget, messages) or budget.before_model()
+        if reached is not None:
+            return await self.ending.stop(task, reached, self.asker)
+        try:
+            reply = await self.asker.ask(task, messages)
+        except TimeoutError:
+            reached = budget.out_of_time()
+            if reached is None:
+                raise
+            return await self.ending.stop(task, reached, self.asker)
+        calls = reply.calls
+        if calls:
+            reached = reply.reached or budget.reserve_tools(len(calls))
+            if reached is not None:
+                return await self.ending.stop(task, reached, self.asker, reply)
+        return reply.update
+
+    def after_model(self, task: Task, state: Mapping[str, Any]) -> Sequence[str | Send] | str:
+        """Question: tools, another try, or the end?"""
+        jump = state.get("jump_to")
+        if jump is not None:
+            return self.jump(task, state, jump)
+        turn = last_turn(state["messages"])
+        if turn.open:
+            return [Send("tools", [call]) for call in turn.open]
+        return self._end_or_again(task, turn)
+
+    def after_tools(self, task: Task, state: Mapping[str, Any]) -> str:
+        """Question: another round, or was that the answer?"""
+        turn = last_turn(state["messages"])
+        direct = self.caller.direct_result(turn)
+        if direct is not None:
+            task.run.stop_reason, task.run.said = "return_direct", direct.text
+            return self.exit
+        if self.asker.answered(turn):
+            task.run.stop_reason = "structured_answer"
+            return self.exit
+        return self.again
+
+    def jump(self, task: Task, state: Mapping[str, Any], target: str) -> Sequence[str | Send] | str:
+        """Where a hook has sent the run."""
+        if target == "model":
+            return self.again
+        if target == "tools":
+            return [Send("tools", [call]) for call in last_turn(state["messages"]).open]
+        task.run.stop_reason = "jump"
+        return self.exit
+
+    def _end_or_again(self, task: Task, turn: Turn) -> str:
+        run, last = task.run, turn.last
+        if self.asker.answered(turn):
+            run.stop_reason = "structured_answer"
+        elif isinstance(last, AIMessage):
+            run.stop_reason = str(last.response_metadata["notice"]) if is_notice(last) else self.ending.reason(last)
+        elif turn.results or (isinstance(last, HumanMessage) and is_reminder(last)):
+            return self.again
+        return self.exit
+
+    def _account(self, budget: Budget, messages: list[AnyMessage]) -> Reached | None:
+        """What the turn that has just ended means for the limits on repetition and failure."""
+        if not messages or messages[-1].type != "tool":
+            return None
+        turn = last_turn(messages)
+        return budget.after_turn(turn.calls, [turn.result_of(call) for call in turn.calls])

@@ -1,0 +1,112 @@
+"""`ToolNode`: the tools of an agent as a node for graphs of one's own, and the question that leads to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from loopwright.agents.calling import Caller
+from loopwright.agents.middleware.decorators import wrap_tool_call as as_middleware
+from loopwright.agents.middleware.hooks import collect_hooks
+from loopwright.agents.turns import last_turn
+from loopwright.errors import UsageError
+from loopwright.graph.builder import StateGraph
+from loopwright.graph.message import MessagesState
+from loopwright.graph.types import END, START
+from loopwright.messages import AIMessage
+from loopwright.scope import RunnableConfig
+from loopwright.tools import BaseTool, check_tools
+
+if TYPE_CHECKING:
+    from loopwright.graph.task import Task
+
+__all__ = ["ToolNode", "tools_condition"]
+
+
+class ToolNode:
+    """Runs the tool calls of the last message, all at the same time, and adds their results.
+
+    `handle_tool_errors`: True (the default) makes any exception of a tool a result for the model; False raises it; a
+    string, exception classes or a function say what the model is told. `wrap_tool_call` is a wrap hook around each call.
+    """
+
+    def __init__(
+        self,
+        tools: Sequence[BaseTool | Callable[..., Any]],
+        *,
+        name: str = "tools",
+        tags: Sequence[str] | None = None,
+        handle_tool_errors: Any = True,
+        messages_key: str = "messages",
+        wrap_tool_call: Callable[..., Any] | None = None,
+        awrap_tool_call: Callable[..., Any] | None = None,
+    ) -> None:
+        listed, provided = check_tools(tools)
+        if provided:
+            raise UsageError("A ToolNode runs tools here; a provider's own dictionary is run by the provider. Bind it to the model.")
+        self.name, self.tags, self.messages_key = name, list(tags or ()), messages_key
+        self.tools_by_name = listed
+        wraps = [as_middleware(wrap) for wrap in (wrap_tool_call, awrap_tool_call) if wrap is not None][:1]
+        self._caller = Caller(listed, hooks=collect_hooks(wraps).wrap_tool_call, handle_errors=handle_tool_errors)
+
+    async def run_node(self, task: Task) -> Any:
+        """Run the calls that are open in the task's state, or that were sent to it."""
+        calls = self._calls(task.input)
+        answers = await task.port.gather([self._caller.answer(task, call) for call in calls], task.run.config.get("max_concurrency"))
+        parts: list[Any] = []
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+            parts += cast("list[Any]", answer) if isinstance(answer, list) else [answer]
+        if all(hasattr(part, "tool_call_id") for part in parts):
+            return {self.messages_key: parts}
+        return [{self.messages_key: [part]} if hasattr(part, "tool_call_id") else part for part in parts]
+
+    def _calls(self, given: Any) -> Sequence[Any]:
+        if isinstance(given, (list, tuple)):
+            items = cast("list[Any]", list(cast("list[Any]", given)))
+            if items and isinstance(items[0], Mapping) and "args" in items[0]:
+                return items
+            return self._open(items)
+        messages = given.get(self.messages_key) if isinstance(given, Mapping) else getattr(given, self.messages_key, None)
+        return self._open(cast("list[Any]", messages or []))
+
+    def _open(self, messages: Sequence[Any]) -> Sequence[Any]:
+        turn = last_turn(messages)
+        if turn.reply is None:
+            raise UsageError(f"A ToolNode needs a last AIMessage whose calls it can run; state[{self.messages_key!r}] has none.")
+        return turn.open
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
+        """Run the calls of `{"messages": […]}` or of a list of messages; returns the results in the same form."""
+        messages = cast("list[Any]", list(input)) if isinstance(input, (list, tuple)) else list(input[self.messages_key])
+        return self._outcome(self._alone().invoke({"messages": messages}, config), messages, input)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
+        """`invoke` under asyncio."""
+        messages = cast("list[Any]", list(input)) if isinstance(input, (list, tuple)) else list(input[self.messages_key])
+        return self._outcome(await self._alone().ainvoke({"messages": messages}, config), messages, input)
+
+    def _alone(self) -> Any:
+        """A graph of this node only."""
+        graph = StateGraph(MessagesState)
+        graph.add_node(self.name, self)
+        return graph.add_edge(START, self.name).compile()
+
+    def _outcome(self, state: dict[str, Any], messages: Sequence[Any], given: Any) -> Any:
+        added = state["messages"][len(messages) :]
+        return added if isinstance(given, (list, tuple)) else {self.messages_key: added}
+
+
+def tools_condition(state: Any, messages_key: str = "messages") -> str:
+    """Whether the last message asks for tools: "tools", else "__end__"."""
+    if isinstance(state, (list, tuple)):
+        messages: Any = cast("list[Any]", state)
+    elif isinstance(state, Mapping):
+        messages = cast("Mapping[str, Any]", state).get(messages_key, [])
+    else:
+        messages = getattr(state, messages_key, [])
+    if not messages:
+        raise UsageError(f"tools_condition needs messages; state[{messages_key!r}] has none.")
+    last = messages[-1]
+    return "tools" if isinstance(last, AIMessage) and last.tool_calls else END

@@ -1,0 +1,57 @@
+"""The last turn of a conversation: what the model said last, what it asked for, and what came of it.
+
+Reads from the end and stops at the model's last message, however long the history is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from loopwright.messages import AIMessage, AnyMessage, ToolMessage
+
+__all__ = ["Turn", "last_turn"]
+
+
+class Turn:
+    """A reply and the results of its calls."""
+
+    __slots__ = ("calls", "last", "open", "reply", "results")
+
+    def __init__(self, reply: AIMessage | None, results: list[ToolMessage], last: AnyMessage | None) -> None:
+        self.reply = reply
+        """The model's last message that asks for something or ends the conversation; None if there is none."""
+        self.results = results
+        """Results that came after it, in order."""
+        self.last = last
+        """The last message of all."""
+        calls: Sequence[Any] = () if reply is None else [*reply.tool_calls, *reply.invalid_tool_calls]
+        self.calls: Sequence[Mapping[str, Any]] = calls
+        """All calls of the reply, those that do not parse among them."""
+        answered = [result.tool_call_id for result in results]
+        self.open: list[Mapping[str, Any]] = []
+        """Calls without a result yet. Two calls with one id need two results."""
+        for call in self.calls:
+            if call["id"] in answered:
+                answered.remove(call["id"])
+            else:
+                self.open.append(call)
+
+    def result_of(self, call: Mapping[str, Any]) -> ToolMessage | None:
+        """The result of a call, None while it is open."""
+        return next((result for result in self.results if result.tool_call_id == call["id"]), None)
+
+
+def last_turn(messages: Sequence[AnyMessage]) -> Turn:
+    """The last turn of a history."""
+    results: list[ToolMessage] = []
+    for message in reversed(messages):
+        kind = message.type
+        if kind == "tool":
+            results.append(cast(ToolMessage, message))
+        elif kind == "ai":
+            results.reverse()
+            return Turn(cast(AIMessage, message), results, messages[-1])
+        elif kind == "human":
+            break
+    return Turn(None, [], messages[-1] if messages else None)

@@ -1,0 +1,231 @@
+"""`StateGraph`: nodes and edges as they are declared, and the checks before they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast, get_args, get_origin, get_type_hints
+
+from loopwright.errors import UsageError
+from loopwright.graph.compiled import CompiledStateGraph, Parts
+from loopwright.graph.nodes import Branch, Node, node_from
+from loopwright.graph.state import channels_of, merge_channels
+from loopwright.graph.types import END, START, Command, RetryPolicy
+
+__all__ = ["StateGraph"]
+
+_RESERVED = frozenset("|:")
+
+
+class StateGraph:
+    """A graph whose nodes read one state and return updates of it.
+
+    `state_schema` is a class with annotated keys (TypedDict, dataclass, pydantic model); `Annotated[list, reducer]`
+    says how updates of a key are joined. `input_schema` and `output_schema` narrow what callers give and get.
+    """
+
+    def __init__(
+        self,
+        state_schema: type[Any],
+        context_schema: type[Any] | None = None,
+        *,
+        input_schema: type[Any] | None = None,
+        output_schema: type[Any] | None = None,
+    ) -> None:
+        self.state_schema = state_schema
+        self.context_schema = context_schema
+        self.input_schema = input_schema
+        self.output_schema = output_schema
+        self.channels = merge_channels([s for s in (state_schema, input_schema, output_schema) if s is not None])
+        self.nodes: dict[str, Node] = {}
+        self.edges: set[tuple[str, str]] = set()
+        self.joins: dict[str, tuple[frozenset[str], str]] = {}
+        self.branches: dict[str, list[Branch]] = {}
+        self._default_retry: tuple[RetryPolicy, ...] = ()
+
+    def add_schemas(self, schemas: Iterable[type[Any]]) -> StateGraph:
+        """Add the keys of further schemas."""
+        self.channels = merge_channels([self.state_schema, *schemas])
+        return self
+
+    def add_node(
+        self,
+        node: str | Any,
+        action: Any = None,
+        *,
+        retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        destinations: Mapping[str, str] | Sequence[str] | None = None,
+        input_schema: type[Any] | None = None,
+    ) -> StateGraph:
+        """Add a function `(state) -> update`, a compiled graph or a model; the name is the function's if none is given."""
+        if action is None:
+            node, action = getattr(node, "name", None) or getattr(node, "__name__", None), node
+        if not isinstance(node, str):
+            raise UsageError(f"A node needs a name: add_node('name', {action!r}).")
+        if node in self.nodes:
+            raise UsageError(f"Node {node!r} is there already; give the second one another name.")
+        if node in (START, END) or any(char in _RESERVED for char in node) or not node:
+            raise UsageError(f"{node!r} cannot be a node's name: START, END and names with ':' or '|' are reserved.")
+        if input_schema is not None:
+            self.channels = {**channels_of(input_schema), **self.channels}
+        policies = (retry_policy,) if isinstance(retry_policy, RetryPolicy) else tuple(retry_policy or self._default_retry)
+        where = destinations if destinations is not None else _destinations_of(action)
+        self.nodes[node] = node_from(node, action, retry=policies, metadata=metadata, destinations=where)
+        return self
+
+    def set_node_defaults(self, *, retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None) -> StateGraph:
+        """What nodes added from here on get when they do not say otherwise."""
+        self._default_retry = (retry_policy,) if isinstance(retry_policy, RetryPolicy) else tuple(retry_policy or ())
+        return self
+
+    def add_edge(self, start_key: str | Sequence[str], end_key: str) -> StateGraph:
+        """From one node to another; a list of starts means: when all of them have ended."""
+        if isinstance(start_key, str):
+            if start_key == END:
+                raise UsageError("Nothing leads on from END.")
+            if end_key == START:
+                raise UsageError("Nothing leads to START.")
+            self.edges.add((start_key, end_key))
+        else:
+            sources = frozenset(start_key)
+            self.joins["+".join(sorted(sources)) + ">" + end_key] = (sources, end_key)
+        return self
+
+    def add_conditional_edges(
+        self,
+        source: str,
+        path: Callable[..., Any],
+        path_map: Mapping[Any, str] | Sequence[str] | None = None,
+    ) -> StateGraph:
+        """After `source`, ask `path(state)` for the next node, a `Send`, or a list of them."""
+        branch = Branch(path, path_map if path_map is not None else _literals_of(path))
+        if any(known.name == branch.name and known.path is path for known in self.branches.get(source, ())):
+            raise UsageError(f"Node {source!r} has a conditional edge {branch.name!r} already.")
+        self.branches.setdefault(source, []).append(branch)
+        return self
+
+    def add_sequence(self, nodes: Iterable[Any]) -> StateGraph:
+        """Add nodes, functions or `(name, function)`, one after the other."""
+        names: list[str] = []
+        for item in nodes:
+            name, action = item if isinstance(item, tuple) else (getattr(item, "name", None) or item.__name__, item)
+            self.add_node(name, action)
+            names.append(name)
+        if not names:
+            raise UsageError("add_sequence needs at least one node.")
+        for before, after in zip(names, names[1:], strict=False):
+            self.add_edge(before, after)
+        return self
+
+    def set_entry_point(self, key: str) -> StateGraph:
+        """`add_edge(START, key)`."""
+        return self.add_edge(START, key)
+
+    def set_conditional_entry_point(
+        self, path: Callable[..., Any], path_map: Mapping[Any, str] | Sequence[str] | None = None
+    ) -> StateGraph:
+        """`add_conditional_edges(START, path, path_map)`."""
+        return self.add_conditional_edges(START, path, path_map)
+
+    def set_finish_point(self, key: str) -> StateGraph:
+        """`add_edge(key, END)`."""
+        return self.add_edge(key, END)
+
+    def validate(self) -> StateGraph:
+        """Check that the graph can begin and that every edge joins nodes that exist. Raises `UsageError`."""
+        sources = [source for source, _ in self.edges] + list(self.branches)
+        sources += [source for members, _ in self.joins.values() for source in members]
+        targets = [target for _, target in self.edges] + [target for _, target in self.joins.values()]
+        for branches in self.branches.values():
+            targets += [target for branch in branches for target in (branch.path_map or {}).values()]
+        for name, role in [(s, "starts at") for s in sources] + [(t, "leads to") for t in targets]:
+            if name not in self.nodes and name not in (START, END):
+                known = ", ".join(map(repr, self.nodes)) or "none"
+                raise UsageError(f"An edge {role} {name!r}, which is no node (nodes: {known}); add_node({name!r}, …) is missing.")
+        if START not in sources:
+            raise UsageError('The graph has no entry point: add_edge(START, "name of the first node").')
+        return self
+
+    def compile(
+        self,
+        checkpointer: Any = None,
+        *,
+        store: Any = None,
+        debug: bool = False,
+        name: str | None = None,
+    ) -> CompiledStateGraph:
+        """The graph, ready to run."""
+        self.validate()
+        return CompiledStateGraph(self.parts(), checkpointer=checkpointer, store=store, debug=debug, name=name or "LangGraph")
+
+    def parts(self) -> Parts:
+        """What has been declared, in the form the engine runs."""
+        start = Node(START, _nothing)
+        nodes = {name: _wired(node, self.edges, self.branches) for name, node in self.nodes.items()}
+        schema = self.output_schema
+        inputs = self.input_schema
+        channels = self.channels
+        return Parts(
+            nodes=nodes,
+            start=_wired(start, self.edges, self.branches),
+            channels=channels,
+            joins=dict(self.joins),
+            output_keys=tuple(channels_of(schema)) if schema else tuple(n for n, c in channels.items() if c.in_output),
+            input_keys=frozenset(channels_of(inputs)) if inputs else frozenset(n for n, c in channels.items() if c.in_input),
+            shape=_shape_of(self.state_schema),
+            context_schema=self.context_schema,
+        )
+
+
+def _wired(node: Node, edges: set[tuple[str, str]], branches: Mapping[str, list[Branch]]) -> Node:
+    """A copy of a node with its edges; compiling again after a change leaves earlier graphs as they were."""
+    wired = Node(
+        node.name,
+        node.run,
+        retry=node.retry,
+        metadata=node.metadata,
+        destinations=node.destinations,
+        subgraph=node.subgraph,
+        tags=node.tags,
+        hidden=node.hidden,
+    )
+    wired.edges = tuple(sorted(target for source, target in edges if source == node.name))
+    wired.branches = tuple(branches.get(node.name, ()))
+    return wired
+
+
+async def _nothing(_: Any) -> None:
+    """START's work."""
+
+
+def _shape_of(schema: type[Any]) -> Callable[[dict[str, Any]], Any] | None:
+    """How a state dict becomes an instance of the schema; None for TypedDicts, whose instances are dicts."""
+    if hasattr(schema, "model_validate"):
+        return lambda state: schema.model_validate(state)
+    if hasattr(schema, "__dataclass_fields__"):
+        names = set(cast("dict[str, Any]", schema.__dataclass_fields__))
+        return lambda state: schema(**{key: value for key, value in state.items() if key in names})
+    return None
+
+
+def _literals_of(path: Callable[..., Any]) -> list[str] | None:
+    """Where a conditional edge can lead, if its annotation says so: `-> Literal["a", "b"]`."""
+    try:
+        answer = get_type_hints(path).get("return")
+    except Exception:  # noqa: BLE001 - annotations are a hint for drawing, nothing depends on them
+        return None
+    words = [word for word in get_args(answer) if isinstance(word, str)]
+    return words or None
+
+
+def _destinations_of(action: Any) -> Sequence[str]:
+    """Where a node's `Command` can lead, if its annotation says so: `-> Command[Literal["a", "b"]]`."""
+    try:
+        answer = get_type_hints(action).get("return")
+    except Exception:  # noqa: BLE001 - annotations are a hint for drawing, nothing depends on them
+        return ()
+    if get_origin(answer) is not Command:
+        return ()
+    return [word for argument in get_args(answer) for word in get_args(argument) if isinstance(word, str)]
+
+

@@ -1,0 +1,424 @@
+"""The compiled graph: the calls a user makes, each a run of the engine in one of two worlds.
+
+`invoke` is a run that nobody reads, `stream` one with a reader; both go through `_run`, so they cannot differ. A
+graph called from inside another run (a tool that calls an agent) finds that run by the context variable and joins
+its tree: same reader, same budget, one cancellation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from msgspec import Struct, structs
+
+from loopwright.checkpoint.base import BaseCheckpointSaver, require_thread_id
+from loopwright.drive import blocking
+from loopwright.drive.blocking import BlockingPort
+from loopwright.drive.outbox import Outbox
+from loopwright.drive.steps import InContext
+from loopwright.errors import InvalidUpdateError, ParentCommand, UsageError
+from loopwright.graph.engine import Run
+from loopwright.graph.modes import Feed, check_modes
+from loopwright.graph.state import Channel, as_update
+from loopwright.graph.task import Task
+from loopwright.graph.types import GraphOutput, StateSnapshot
+from loopwright.messages.history import add_messages
+from loopwright.port import Port
+from loopwright.scope import RunnableConfig, current_scope, merge_configs
+
+if TYPE_CHECKING:
+    from loopwright.graph.draw import Graph
+    from loopwright.graph.nodes import Node
+
+__all__ = ["CompiledStateGraph", "Parts"]
+
+StreamModes = str | Sequence[str] | None
+_DURABILITIES = ("sync", "async", "exit")
+
+
+class Parts(Struct, frozen=True):
+    """A graph as the engine runs it."""
+
+    nodes: dict[str, Node]
+    start: Node
+    """The node before the first; its edges lead to what runs first."""
+    channels: dict[str, Channel]
+    joins: dict[str, tuple[frozenset[str], str]]
+    """Nodes that wait for several: key → (names of those, the node)."""
+    output_keys: tuple[str, ...]
+    input_keys: frozenset[str]
+    shape: Callable[[dict[str, Any]], Any] | None
+    """From a state to an instance of its schema; None where that is the dict itself."""
+    context_schema: type[Any] | None
+
+
+class CompiledStateGraph:
+    """A graph that can be run."""
+
+    recursion_limit = 10_000
+    """Steps of one run, unless `config["recursion_limit"]` says otherwise."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        checkpointer: Any = None,
+        store: Any = None,
+        debug: bool = False,
+        name: str = "LangGraph",
+        config: RunnableConfig | None = None,
+    ) -> None:
+        self.parts = parts
+        self.nodes, self.start, self.channels, self.joins = parts.nodes, parts.start, parts.channels, parts.joins
+        self.output_keys, self.shape, self.context_schema = parts.output_keys, parts.shape, parts.context_schema
+        self.checkpointer = _checked_saver(checkpointer)
+        self.store = store
+        self.debug = debug
+        self.name = name
+        self.config = config
+        self.message_keys = frozenset(k for k, c in parts.channels.items() if c.reducer is add_messages)
+        self.repair: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+        """Mends what a broken-off run left in a state: returns the keys to replace, `{}` when nothing is wrong."""
+
+    # ---- running
+
+    def invoke(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        context: Any = None,
+        stream_mode: StreamModes = "values",
+        print_mode: StreamModes = (),
+        output_keys: str | Sequence[str] | None = None,
+        durability: Literal["sync", "async", "exit"] | None = None,
+        version: Literal["v1", "v2"] = "v1",
+    ) -> Any:
+        """Run to the end and return the final state.
+
+        With another `stream_mode` than "values", the list of what `stream` yields.
+        """
+        if stream_mode != "values" or print_mode:
+            return self._collected(input, config, stream_mode, print_mode, output_keys, context=context, durability=durability, version=version)
+        outbox = _outbox_around()
+        run = self._run(BlockingPort(outbox), None, config, context, durability)
+        values = blocking.run(run.execute(input), outbox, copy_context())
+        return self._answer(run, values, output_keys, version)
+
+    async def ainvoke(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        context: Any = None,
+        stream_mode: StreamModes = "values",
+        print_mode: StreamModes = (),
+        output_keys: str | Sequence[str] | None = None,
+        durability: Literal["sync", "async", "exit"] | None = None,
+        version: Literal["v1", "v2"] = "v1",
+    ) -> Any:
+        """`invoke` under asyncio."""
+        from loopwright.drive import aio
+
+        if stream_mode != "values" or print_mode:
+            items = self.astream(input, config, context=context, stream_mode=stream_mode, print_mode=print_mode, durability=durability, version=version)
+            return _last_or_all([item async for item in items], stream_mode, output_keys)
+        outbox = _outbox_around()
+        run = self._run(aio.AioPort(outbox), None, config, context, durability)
+        values = await aio.run(run.execute(input), outbox, copy_context())
+        return self._answer(run, values, output_keys, version)
+
+    def stream(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        context: Any = None,
+        stream_mode: StreamModes = None,
+        print_mode: StreamModes = (),
+        durability: Literal["sync", "async", "exit"] | None = None,
+        subgraphs: bool = False,
+        version: Literal["v1", "v2"] = "v1",
+    ) -> Iterator[Any]:
+        """Run and yield what `stream_mode` shows, each item before the run goes on.
+
+        One mode gives its chunks, a list of modes gives `(mode, chunk)`; `subgraphs=True` puts the namespace of a
+        nested run in front. Leaving the loop early ends the run in good order.
+        """
+        feed = self._feed(stream_mode, print_mode, subgraphs=subgraphs, version=version)
+        run = self._run(BlockingPort(feed.outbox, root=True), feed, config, context, durability)
+        return blocking.stream(run.execute(input), feed.outbox, copy_context())
+
+    def astream(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        context: Any = None,
+        stream_mode: StreamModes = None,
+        print_mode: StreamModes = (),
+        durability: Literal["sync", "async", "exit"] | None = None,
+        subgraphs: bool = False,
+        version: Literal["v1", "v2"] = "v1",
+    ) -> AsyncIterator[Any]:
+        """`stream` under asyncio. The run is stepped in the reader's own task."""
+        from loopwright.drive import aio
+
+        feed = self._feed(stream_mode, print_mode, subgraphs=subgraphs, version=version)
+        run = self._run(aio.AioPort(feed.outbox, root=True), feed, config, context, durability)
+        return aio.AioStream(run.execute(input), feed.outbox, copy_context())
+
+    async def run_nested(self, task: Task, given: Any) -> Any:
+        """Run as a node of another graph, on the same port."""
+        run = self._run(task.port, None, None, None, None)
+        try:
+            return self.result_for_parent(await InContext(run.execute(given), copy_context()))
+        except ParentCommand as bubble:
+            return structs.replace(bubble.command, graph=None)
+
+    def result_for_parent(self, values: dict[str, Any]) -> dict[str, Any]:
+        """The update that a run as a node gives the graph around it."""
+        return values
+
+    def _collected(self, given: Any, config: Any, mode: StreamModes, print_mode: StreamModes, keys: Any, **options: Any) -> Any:
+        return _last_or_all(list(self.stream(given, config, stream_mode=mode, print_mode=print_mode, **options)), mode, keys)
+
+    def _run(
+        self, port: Port, feed: Feed | None, config: RunnableConfig | None, context: Any, durability: str | None
+    ) -> Run:
+        """A run of this graph, as a part of the run around it if there is one."""
+        scope = current_scope.get()
+        parent = scope if isinstance(scope, Task) else None
+        own = merge_configs(self.config, config)
+        path: tuple[str, ...] = ()
+        if parent is not None:
+            own = merge_configs(_inherited(parent.run.config), own)
+            path = (*parent.run.path, f"{parent.name}:{parent.id}")
+            feed = parent.run.feed if feed is None else feed.below(parent.run.feed, path)
+        saver = self.checkpointer
+        if saver is not None and parent is not None and not _names_thread(config):
+            saver = None  # a nested run is kept by the run around it
+        if saver is not None:
+            require_thread_id(own, saver)
+        if feed is not None and saver is None and feed.only_checkpoints():
+            raise UsageError('stream_mode="checkpoints" needs a checkpointer: create_agent(..., checkpointer=InMemorySaver()).')
+        if durability is not None and durability not in _DURABILITIES:
+            raise UsageError(f"durability={durability!r} does not exist; use one of {', '.join(map(repr, _DURABILITIES))}.")
+        run = Run(
+            self,
+            port,
+            own,
+            feed=feed,
+            path=path,
+            parent=parent,
+            context=self._context(context, parent),
+            store=self.store if self.store is not None or parent is None else parent.run.store,
+            saver=saver,
+            durability=durability or "sync",
+            run_id=str(own.get("run_id") or port.new_id()),
+        )
+        run.budget = self.budget_for(run, parent)
+        return run
+
+    def _feed(self, stream_mode: StreamModes, print_mode: StreamModes, *, subgraphs: bool, version: str) -> Feed:
+        modes, single = check_modes("updates" if stream_mode is None else stream_mode)
+        printed, _ = check_modes(print_mode or ())
+        if self.debug:
+            printed = [*printed, "debug"]
+        return Feed(Outbox(), modes, single=single, subgraphs=subgraphs, version=version, printed=printed)
+
+    def _context(self, context: Any, parent: Task | None) -> Any:
+        """The run's context in the form of `context_schema`; a nested run has its parent's unless it is given one."""
+        if context is None and parent is not None:
+            context = parent.run.context
+        schema = self.context_schema
+        if schema is None or (context is None and not _is_instantiable(schema)):
+            return context
+        if isinstance(context, Mapping) or context is None:
+            given = cast("Mapping[str, Any]", context or {})
+            return _context_from(schema, given, was_given=context is not None)
+        return context
+
+    def _answer(self, run: Run, values: dict[str, Any], output_keys: str | Sequence[str] | None, version: str) -> Any:
+        answer: Any = self.result(run, values)
+        if isinstance(output_keys, str):
+            answer = values.get(output_keys)
+        elif output_keys is not None:
+            answer = {key: values[key] for key in output_keys if key in values}
+        return GraphOutput(answer) if version == "v2" else answer
+
+    # ---- what agents do in their own way
+
+    def result(self, run: Run, values: dict[str, Any]) -> Any:
+        """What `invoke` returns."""
+        return values
+
+    def budget_for(self, run: Run, parent: Task | None) -> Any:
+        """The account of what the run spends; nested runs share their parent's."""
+        return None if parent is None else parent.run.budget
+
+    def check_input(self, given: Any, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Input as a dict; `state` is what the thread holds. Raises for what cannot be run on."""
+        if isinstance(given, Mapping):
+            return cast("Mapping[str, Any]", given)
+        update = as_update(given)
+        if update is None:
+            keys = ", ".join(f'"{key}": …' for key in sorted(self.parts.input_keys))
+            raise InvalidUpdateError(f"The input must be a dict of state keys, {{{keys}}}; got {type(given).__name__}: {given!r:.80}")
+        return update
+
+    def empty_state(self) -> dict[str, Any]:
+        """The state of a fresh thread: keys with a reducer begin with its empty value."""
+        return {k: c.default() for k, c in self.channels.items() if c.default is not None and not c.ephemeral}
+
+    def nothing_to_resume(self, *, has_saver: bool) -> str:
+        """The words for `invoke(None)` without anything saved."""
+        if has_saver:
+            return "invoke(None, config) goes on with a saved thread, and this thread has no checkpoint yet. Give it an input first."
+        return "invoke(None) goes on with a saved thread, and this graph has no checkpointer. Give it an input."
+
+    # ---- looking at threads
+
+    def get_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+        """The thread as it is now, or at the checkpoint that `config` names."""
+        from loopwright.graph.snapshot import get_state
+
+        return get_state(self, config)
+
+    async def aget_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+        """`get_state` under asyncio."""
+        return await self._off_loop(lambda: self.get_state(config, subgraphs=subgraphs))
+
+    def get_state_history(
+        self,
+        config: RunnableConfig,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[StateSnapshot]:
+        """The thread's checkpoints, newest first."""
+        from loopwright.graph.snapshot import get_state_history
+
+        return get_state_history(self, config, filter=filter, before=before, limit=limit)
+
+    async def aget_state_history(
+        self,
+        config: RunnableConfig,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[StateSnapshot]:
+        """`get_state_history` under asyncio."""
+        history = self.get_state_history(config, filter=filter, before=before, limit=limit)
+        while (snapshot := await self._off_loop(lambda: next(history, None))) is not None:
+            yield snapshot
+
+    def update_state(
+        self, config: RunnableConfig, values: Any, as_node: str | None = None, task_id: str | None = None
+    ) -> RunnableConfig:
+        """Change the state from outside, as if node `as_node` had returned `values`; on an old checkpoint it forks."""
+        from loopwright.graph.snapshot import update_state
+
+        return blocking.run(update_state(self, BlockingPort(), config, values, as_node), None, copy_context())
+
+    async def aupdate_state(
+        self, config: RunnableConfig, values: Any, as_node: str | None = None, task_id: str | None = None
+    ) -> RunnableConfig:
+        """`update_state` under asyncio."""
+        from loopwright.drive import aio
+        from loopwright.graph.snapshot import update_state
+
+        return await aio.run(update_state(self, aio.AioPort(), config, values, as_node))
+
+    async def _off_loop(self, ask: Callable[[], Any]) -> Any:
+        """Ask a saver without holding up the event loop."""
+        if self.checkpointer is None or self.checkpointer.instant:
+            return ask()
+        from loopwright.drive.aio import AioPort
+
+        return await AioPort().call(ask, is_async=False)
+
+    # ---- the rest
+
+    def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
+        """Nodes and edges, to look at or to draw; `xray` opens nested graphs."""
+        from loopwright.graph.shape import graph_of
+
+        return graph_of(self, xray=int(xray))
+
+    def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """The same graph with a config of its own, under the one of each call."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.config = merge_configs(self.config, config, cast(RunnableConfig, kwargs))
+        return twin
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}: {', '.join(self.nodes)}>"
+
+
+def _outbox_around() -> Outbox | None:
+    """The reader of the run around this call, if one reads."""
+    scope = current_scope.get()
+    feed = scope.run.feed if isinstance(scope, Task) else None
+    return None if feed is None else feed.outbox
+
+
+def _inherited(config: RunnableConfig) -> RunnableConfig:
+    """What a nested run takes over; limits and addresses of checkpoints are each run's own."""
+    kept: dict[str, Any] = {k: v for k, v in config.items() if k in ("tags", "metadata", "callbacks", "max_concurrency")}
+    configurable = config.get("configurable") or {}
+    kept["configurable"] = {k: v for k, v in configurable.items() if k not in ("checkpoint_id", "checkpoint_ns")}
+    return cast(RunnableConfig, kept)
+
+
+def _names_thread(config: RunnableConfig | None) -> bool:
+    return bool(config and (config.get("configurable") or {}).get("thread_id"))
+
+
+def _last_or_all(items: list[Any], stream_mode: StreamModes, output_keys: str | Sequence[str] | None) -> Any:
+    if stream_mode != "values":
+        return items
+    last = items[-1] if items else None
+    if isinstance(output_keys, str):
+        return None if last is None else last.get(output_keys)
+    return last
+
+
+def _is_instantiable(schema: type[Any]) -> bool:
+    """A dataclass or a pydantic model: a class with checks and defaults of its own."""
+    return hasattr(schema, "__dataclass_fields__") or hasattr(schema, "model_validate")
+
+
+def _context_from(schema: type[Any], given: Mapping[str, Any], *, was_given: bool) -> Any:
+    if not _is_instantiable(schema):
+        return dict(given)
+    try:
+        return schema(**given)
+    except Exception as error:
+        shown = f"context={dict(given)!r}" if was_given else "no context="
+        raise UsageError(
+            f"The run needs a context of type {schema.__name__}, and {shown} does not make one: {error}. "
+            f"Write agent.invoke(input, context={schema.__name__}(…))."
+        ) from error
+
+
+def _checked_saver(checkpointer: Any) -> BaseCheckpointSaver | None:
+    if checkpointer is None or checkpointer is False or isinstance(checkpointer, BaseCheckpointSaver):
+        return checkpointer or None
+    if isinstance(checkpointer, type) and issubclass(checkpointer, BaseCheckpointSaver):
+        raise UsageError(f"checkpointer={checkpointer.__name__} is the class; make one: checkpointer={checkpointer.__name__}().")
+    if hasattr(checkpointer, "__enter__"):
+        raise UsageError(
+            "checkpointer= is a context manager that was not entered. Write: with SqliteSaver.from_conn_string(path) as saver: "
+            "create_agent(..., checkpointer=saver)."
+        )
+    hint = " Write checkpointer=InMemorySaver()." if checkpointer is True else ""
+    raise UsageError(
+        f"checkpointer={checkpointer!r:.80} is no checkpoint saver (a {type(checkpointer).__name__}).{hint} "
+        "Savers are in loopwright.checkpoint: from loopwright.checkpoint.memory import InMemorySaver."
+    )

@@ -1,0 +1,256 @@
+"""Stream modes: views of the facts. A mode is a row of `MODES`, from type of fact to the chunk it shows.
+
+`Feed` is the log as one reader sees it: it gives each fact its number, makes the chunks that the asked-for modes
+show of it, and puts them into the outbox. What no row wants is never made: producers ask `wants` first.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timezone
+from typing import Any, Final
+
+from loopwright.drive.outbox import Outbox
+from loopwright.errors import UsageError
+from loopwright.graph.events import (
+    CheckpointSaved,
+    CustomEmitted,
+    Event,
+    LimitReached,
+    MessageAdded,
+    MessageChunk,
+    RunFinished,
+    RunInterrupted,
+    RunStarted,
+    StepCommitted,
+    TaskFinished,
+    TaskStarted,
+    ToolFinished,
+    ToolStarted,
+)
+
+__all__ = ["MODES", "SKIP", "Feed", "check_modes", "replay"]
+
+SKIP: Final = object()
+"""A row's answer for "nothing to show of this one"."""
+
+View = Callable[[Any], Any]
+
+
+def _values(event: StepCommitted) -> Any:
+    if event.interrupts:
+        return {**event.values, "__interrupt__": event.interrupts}
+    return event.values if event.changed else SKIP
+
+
+def _update(event: TaskFinished) -> Any:
+    if event.error is not None:
+        return SKIP
+    return {"__interrupt__": event.interrupts} if event.interrupts else {event.name: event.update}
+
+
+def _task(event: TaskStarted) -> dict[str, Any]:
+    return {
+        "id": event.id,
+        "name": event.name,
+        "input": event.input,
+        "triggers": event.triggers,
+        "metadata": event.metadata,
+    }
+
+
+def _task_result(event: TaskFinished) -> dict[str, Any]:
+    return {
+        "id": event.id,
+        "name": event.name,
+        "error": event.error,
+        "result": event.update or {},
+        "interrupts": list(event.interrupts),
+    }
+
+
+def _checkpoint(event: CheckpointSaved) -> dict[str, Any]:
+    return {
+        "config": event.config,
+        "parent_config": event.parent_config,
+        "values": event.values,
+        "metadata": event.metadata,
+        "next": list(event.next),
+        "tasks": list(event.tasks),
+    }
+
+
+def _debug(kind: str, view: View) -> View:
+    def show(event: Any) -> dict[str, Any]:
+        stamp = datetime.fromtimestamp(event.time, timezone.utc).isoformat()
+        return {"step": event.step, "timestamp": stamp, "type": kind, "payload": view(event)}
+
+    return show
+
+
+def _same(event: Event) -> Event:
+    return event
+
+
+_ALL: Final = (
+    RunStarted,
+    TaskStarted,
+    MessageChunk,
+    MessageAdded,
+    CustomEmitted,
+    ToolStarted,
+    ToolFinished,
+    TaskFinished,
+    StepCommitted,
+    CheckpointSaved,
+    LimitReached,
+    RunInterrupted,
+    RunFinished,
+)
+
+MODES: Final[dict[str, dict[type[Event], View]]] = {
+    "values": {StepCommitted: _values},
+    "updates": {TaskFinished: _update},
+    "messages": {
+        MessageChunk: lambda event: (event.chunk, event.metadata),
+        MessageAdded: lambda event: (event.message, event.metadata),
+    },
+    "custom": {CustomEmitted: lambda event: event.value},
+    "checkpoints": {CheckpointSaved: _checkpoint},
+    "tasks": {TaskStarted: _task, TaskFinished: _task_result},
+    "debug": {
+        CheckpointSaved: _debug("checkpoint", _checkpoint),
+        TaskStarted: _debug("task", _task),
+        TaskFinished: _debug("task_result", _task_result),
+    },
+    "events": dict.fromkeys(_ALL, _same),
+}
+
+_DEEP: Final = frozenset({"custom", "events"})
+"""Modes that show nested runs also without `subgraphs=True`: a caller's own values and the facts belong to the tree."""
+
+
+def check_modes(modes: str | Sequence[str]) -> tuple[list[str], bool]:
+    """The modes as a list, and whether one name was given. Raises for a mode that does not exist."""
+    single = isinstance(modes, str)
+    names = [modes] if isinstance(modes, str) else list(modes)
+    for name in names:
+        if name not in MODES:
+            known = ", ".join(repr(mode) for mode in MODES)
+            hint = ' Single tokens come with stream_mode="messages".' if name in ("token", "tokens") else ""
+            raise UsageError(f"stream_mode={name!r} does not exist. The modes are {known}.{hint}")
+    return names, single
+
+
+class Feed:
+    """The facts of one tree of runs on their way to one reader."""
+
+    __slots__ = ("_above", "_base", "_rows", "_shown", "outbox", "seq", "subgraphs", "tokens", "wanted")
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        modes: Sequence[str],
+        *,
+        single: bool,
+        subgraphs: bool = False,
+        version: str = "v1",
+        printed: Sequence[str] = (),
+    ) -> None:
+        self.outbox = outbox
+        self.seq = itertools.count(1)
+        self.subgraphs = subgraphs
+        self._above: Feed | None = None
+        self._base = 0
+        self._shown: set[str] = set()
+        shape = _shape(single=single, subgraphs=subgraphs, version=version)
+        self._rows: dict[type[Event], list[tuple[View, Callable[[Event, Any], None], bool]]] = {}
+        for mode, show in [(mode, self._sender(shape(mode))) for mode in modes] + [(m, _printer(m)) for m in printed]:
+            for kind, view in MODES[mode].items():
+                self._rows.setdefault(kind, []).append((view, show, subgraphs or mode in _DEEP))
+        self.wanted = frozenset(self._rows)
+        """Types of the facts that somebody reads."""
+        self.tokens = MessageChunk in self.wanted
+
+    def _sender(self, shape: Callable[[Event, Any], Any] | None) -> Callable[[Event, Any], None]:
+        put = self.outbox.put
+        if shape is None:
+            return lambda event, chunk: put(chunk)
+        return lambda event, chunk: put(shape(event, chunk))
+
+    def below(self, above: Feed | None, path: tuple[str, ...]) -> Feed:
+        """This feed for a nested run that has a reader of its own; the reader of the tree goes on reading too."""
+        self._above, self._base = above, len(path)
+        if above is not None:
+            self.seq = above.seq
+            self.wanted |= above.wanted
+        return self
+
+    def only_checkpoints(self) -> bool:
+        """Whether checkpoints were asked for by name, not as a part of `debug`."""
+        return CheckpointSaved in self.wanted and TaskStarted not in self.wanted
+
+    def wants(self, kind: type[Event], path: tuple[str, ...]) -> bool:
+        """Whether a fact of this type, made in a run at `path`, would be shown to anybody."""
+        rows = self._rows.get(kind)
+        if rows is not None and (len(path) == self._base or any(deep for _, _, deep in rows)):
+            return True
+        return self._above is not None and self._above.wants(kind, path)
+
+    def emit(self, event: Event) -> None:
+        """Show one fact."""
+        nested = len(event.path) > self._base
+        for view, show, deep in self._rows.get(type(event), ()):
+            if nested and not deep:
+                continue
+            chunk = view(event)
+            if chunk is not SKIP:
+                show(event, chunk)
+        if self._above is not None and self._above.wants(type(event), event.path):
+            self._above.emit(event)
+
+    def first_sight(self, message_id: str | None) -> bool:
+        """Whether a message has not been shown yet; from now on it has."""
+        if message_id is None:
+            return True
+        if message_id in self._shown:
+            return False
+        self._shown.add(message_id)
+        return True
+
+
+def _shape(*, single: bool, subgraphs: bool, version: str) -> Callable[[str], Callable[[Event, Any], Any] | None]:
+    """How a chunk is wrapped for the reader; None where it is handed out as it is."""
+    if version == "v2":
+        return lambda mode: lambda event, chunk: _part(mode, event, chunk)
+    if subgraphs and single:
+        return lambda mode: lambda event, chunk: (event.path, chunk)
+    if subgraphs:
+        return lambda mode: lambda event, chunk: (event.path, mode, chunk)
+    if single:
+        return lambda mode: None
+    return lambda mode: lambda event, chunk: (mode, chunk)
+
+
+def _printer(mode: str) -> Callable[[Event, Any], None]:
+    return lambda event, chunk: print(f"[{mode}]", chunk)  # noqa: T201 - what print_mode asks for
+
+
+def _part(mode: str, event: Event, chunk: Any) -> dict[str, Any]:
+    part: dict[str, Any] = {"type": mode, "ns": event.path, "data": chunk}
+    if mode == "values":
+        part["interrupts"] = event.interrupts if isinstance(event, StepCommitted) else ()
+    return part
+
+
+def replay(events: Iterable[Event], modes: str | Sequence[str], *, subgraphs: bool = False, version: str = "v1") -> Iterator[Any]:
+    """The chunks that `stream` would have shown of these facts."""
+    names, single = check_modes(modes)
+    outbox = Outbox()
+    feed = Feed(outbox, names, single=single, subgraphs=subgraphs, version=version)
+    for event in events:
+        if type(event) in feed.wanted:
+            feed.emit(event)
+            while outbox.items:
+                yield outbox.items.popleft()

@@ -1,0 +1,148 @@
+"""Threads from outside: what a saver holds, in the form that callers read, and changing it by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+from loopwright.checkpoint.base import BaseCheckpointSaver, Record, require_thread_id
+from loopwright.errors import InvalidUpdateError, UsageError
+from loopwright.graph.engine import ERROR_KEY, GOTO_KEY, RAN_KEY, Run, writes_of
+from loopwright.graph.state import fold
+from loopwright.graph.types import END, START, PregelTask, StateSnapshot
+from loopwright.scope import RunnableConfig, merge_configs
+
+if TYPE_CHECKING:
+    from loopwright.graph.compiled import CompiledStateGraph
+    from loopwright.port import Port
+
+__all__ = ["get_state", "get_state_history", "update_state"]
+
+
+def get_state(graph: CompiledStateGraph, config: RunnableConfig) -> StateSnapshot:
+    """The thread at its head, or at `config["configurable"]["checkpoint_id"]`; an empty snapshot of one that has none."""
+    saver, config = _saver_of(graph, config)
+    place = config.get("configurable") or {}
+    record = saver.load(place["thread_id"], place.get("checkpoint_ns", ""), place.get("checkpoint_id"))
+    if record is None:
+        return StateSnapshot({}, (), config, None, None, None, (), ())
+    return _snapshot(graph, record)
+
+
+def get_state_history(
+    graph: CompiledStateGraph,
+    config: RunnableConfig,
+    *,
+    filter: dict[str, Any] | None = None,
+    before: RunnableConfig | None = None,
+    limit: int | None = None,
+) -> Iterator[StateSnapshot]:
+    """The thread's checkpoints, newest first."""
+    saver, config = _saver_of(graph, config)
+    place = config.get("configurable") or {}
+    before_id = (before.get("configurable") or {}).get("checkpoint_id") if before else None
+    records = saver.walk(place["thread_id"], place.get("checkpoint_ns", ""), before=before_id, filter=filter, limit=limit)
+    return (_snapshot(graph, record) for record in records)
+
+
+def _saver_of(graph: CompiledStateGraph, config: RunnableConfig) -> tuple[BaseCheckpointSaver, RunnableConfig]:
+    saver = graph.checkpointer
+    if saver is None:
+        raise UsageError(
+            "This graph has no checkpointer, so it keeps no state. Make it with one: "
+            "create_agent(..., checkpointer=InMemorySaver()), or builder.compile(checkpointer=InMemorySaver())."
+        )
+    merged = merge_configs(graph.config, config)
+    require_thread_id(merged, saver)
+    return saver, merged
+
+
+def _snapshot(graph: CompiledStateGraph, record: Record) -> StateSnapshot:
+    written: dict[str, dict[str, Any]] = {}
+    for task_id, key, value in record.writes:
+        written.setdefault(task_id, {})[key] = value
+    done = [p for p in record.pending if p.id in written and ERROR_KEY not in written[p.id]]
+    folds = [(p.name, [(k, v) for k, v in written[p.id].items() if k != GOTO_KEY]) for p in done]
+    values, _ = fold(graph.channels, record.values, folds)
+    tasks = tuple(
+        PregelTask(
+            pending.id,
+            pending.name,
+            pending.path,
+            error=written.get(pending.id, {}).get(ERROR_KEY),
+            result={k: v for k, v in written[pending.id].items() if k != GOTO_KEY} if pending in done else None,
+        )
+        for pending in record.pending
+    )
+    return StateSnapshot(
+        values={key: values[key] for key in graph.output_keys if key in values},
+        next=tuple(pending.name for pending in record.pending if pending not in done),
+        config=_config(record, record.id),
+        metadata=record.describe(),
+        created_at=record.created_at,
+        parent_config=None if record.parent_id is None else _config(record, record.parent_id),
+        tasks=tasks,
+        interrupts=(),
+    )
+
+
+def _config(record: Record, checkpoint_id: str) -> RunnableConfig:
+    place = {"thread_id": record.thread_id, "checkpoint_ns": record.ns, "checkpoint_id": checkpoint_id}
+    return cast(RunnableConfig, {"configurable": place})
+
+
+async def update_state(
+    graph: CompiledStateGraph, port: Port, config: RunnableConfig, values: Any, as_node: str | None
+) -> RunnableConfig:
+    """Save a checkpoint in which node `as_node` has returned `values`; returns the config that reads it."""
+    saver, merged = _saver_of(graph, config)
+    run = Run(graph, port, merged, saver=saver, run_id=port.new_id())
+    head = await run.load(None)
+    record = head if run.checkpoint_id is None else await run.load(run.checkpoint_id)
+    run.claim = await run.ask(saver.claim, run.thread_id, head, run.run_id)
+    if record is None:
+        run.state, run.step = graph.empty_state(), -2
+        run.unsaved = set(run.state)
+    else:
+        run.state, run.step, run.checkpoint_id = dict(record.values), record.step, record.id
+    if values is None and as_node is None:
+        run.tasks = [run.make_task(graph.nodes[p.name], p.path, p.arg) for p in record.pending] if record else []
+        run.step += 1
+        await run.save("fork")
+        return _saved(run)
+    node = _speaker(graph, record, as_node)
+    task = run.make_task(node, (node.name,), None)
+    _, task.writes, task.goto = writes_of(values, node.name)
+    await run.commit([task])
+    if as_node == END:
+        run.tasks = []
+    await run.save("update")
+    return _saved(run)
+
+
+def _saved(run: Run) -> RunnableConfig:
+    place = {"thread_id": run.thread_id, "checkpoint_ns": run.namespace, "checkpoint_id": run.checkpoint_id}
+    return cast(RunnableConfig, {"configurable": place})
+
+
+def _speaker(graph: CompiledStateGraph, record: Record | None, as_node: str | None) -> Any:
+    """The node that the update speaks for."""
+    if as_node in (START, "__input__", END):
+        return graph.start
+    if as_node is not None:
+        if as_node not in graph.nodes:
+            raise InvalidUpdateError(f"as_node={as_node!r} is no node; the nodes are {', '.join(map(repr, graph.nodes))}.")
+        return graph.nodes[as_node]
+    ran = [] if record is None else record.values.get(RAN_KEY, [START])
+    names = set(ran)
+    if record is None:
+        if len(graph.nodes) == 1:
+            return next(iter(graph.nodes.values()))
+        return graph.start
+    if len(names) == 1:
+        name = names.pop()
+        return graph.start if name == START else graph.nodes.get(name, graph.start)
+    raise InvalidUpdateError(
+        f"Several nodes ran last ({', '.join(sorted(names))}): say whose update this is, "
+        f"update_state(config, values, as_node={sorted(names)[0]!r})."
+    )

@@ -1,0 +1,260 @@
+"""State: which keys a graph has, and how an update changes each.
+
+A state is a plain dict from key to value; a key that was never written is absent. A `Channel` says how one key takes
+updates: a reducer folds them in, in the order of the tasks; without one the last value counts, and two tasks of the
+same step that both write it are an error. A committed state is never changed in place, so whoever holds one (an
+event, a checkpoint, a reader) holds what it was.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, cast
+from weakref import WeakKeyDictionary
+
+from loopwright.errors import InvalidUpdateError, UsageError
+from loopwright.graph.types import Overwrite
+
+__all__ = [
+    "Channel",
+    "EphemeralValue",
+    "OmitFromInput",
+    "OmitFromOutput",
+    "OmitFromSchema",
+    "PrivateStateAttr",
+    "Schema",
+    "as_update",
+    "channels_of",
+    "fields_of",
+    "fold",
+    "merge_channels",
+]
+
+
+class OmitFromSchema:
+    """Mark on a state key: the caller neither gives it (`input`) nor gets it back (`output`)."""
+
+    __slots__ = ("input", "output")
+
+    def __init__(self, input: bool = True, output: bool = True) -> None:
+        self.input = input
+        self.output = output
+
+    def __repr__(self) -> str:
+        return f"OmitFromSchema(input={self.input}, output={self.output})"
+
+
+OmitFromInput: Final = OmitFromSchema(input=True, output=False)
+"""`Annotated[int, OmitFromInput]`: the run sets this key, the caller only reads it."""
+OmitFromOutput: Final = OmitFromSchema(input=False, output=True)
+"""`Annotated[int, OmitFromOutput]`: the caller may give this key and does not get it back."""
+PrivateStateAttr: Final = OmitFromSchema(input=True, output=True)
+"""`Annotated[int, PrivateStateAttr]`: a key between nodes, unseen from outside."""
+
+
+class EphemeralValue:
+    """Mark on a state key: its value lives until the next step has ended, and is never stored."""
+
+    __slots__ = ()
+
+
+Reducer = Callable[[Any, Any], Any]
+_ABSENT: Final = object()
+
+
+class Channel:
+    """One key of the state."""
+
+    __slots__ = ("default", "ephemeral", "in_input", "in_output", "name", "reducer")
+
+    def __init__(
+        self,
+        name: str,
+        reducer: Reducer | None = None,
+        default: Callable[[], Any] | None = None,
+        marks: Sequence[object] = (),
+    ) -> None:
+        self.name = name
+        self.reducer = reducer
+        self.default = default
+        """What the reducer starts from when the key is absent; None: the first update is taken as it is."""
+        omitted = [mark for mark in marks if isinstance(mark, OmitFromSchema)]
+        self.ephemeral = any(mark is EphemeralValue or isinstance(mark, EphemeralValue) for mark in marks)
+        self.in_input = not any(mark.input for mark in omitted)
+        self.in_output = not any(mark.output for mark in omitted)
+
+
+class Schema(Protocol):
+    """Anything with annotated fields: a TypedDict, a dataclass, a pydantic model, a plain class."""
+
+    __annotations__: dict[str, Any]
+
+
+_known: WeakKeyDictionary[type, dict[str, Channel]] = WeakKeyDictionary()
+
+
+def channels_of(schema: Any) -> dict[str, Channel]:
+    """The channels a schema declares, by key. Worked out once for each class."""
+    if not isinstance(schema, type):
+        raise UsageError(
+            f"A state schema must be a class with annotated keys, such as a TypedDict; got {type(schema).__name__}: {schema!r}."
+        )
+    known = _known.get(schema)
+    if known is None:
+        known = {name: _channel(name, hint) for name, hint in fields_of(schema).items()}
+        _known[schema] = known
+    return known
+
+
+def fields_of(schema: type) -> dict[str, Any]:
+    """Resolved annotations of a schema, inherited ones first, `Annotated` kept."""
+    try:
+        hints = typing.get_type_hints(schema, include_extras=True)
+    except NameError as error:
+        raise UsageError(
+            f"{schema.__qualname__} names a type that cannot be found: {error}. "
+            "Define or import it at module level, not only under TYPE_CHECKING or inside the function."
+        ) from error
+    return {name: hint for name, hint in hints.items() if typing.get_origin(hint) is not typing.ClassVar}
+
+
+def _channel(name: str, hint: Any) -> Channel:
+    while typing.get_origin(hint) in _WRAPPERS or str(typing.get_origin(hint)) in _FOREIGN_WRAPPERS:
+        hint = typing.get_args(hint)[0]
+    if typing.get_origin(hint) is not typing.Annotated:
+        return Channel(name)
+    base, *metadata = typing.get_args(hint)
+    for item in reversed(metadata):
+        if callable(item) and not isinstance(item, type):
+            _check_reducer(name, item)
+            return Channel(name, item, _default_of(base), metadata)
+    return Channel(name, None, None, metadata)
+
+
+_WRAPPERS: Final = (typing.Required, typing.NotRequired)
+_FOREIGN_WRAPPERS: Final = ("typing_extensions.Required", "typing_extensions.NotRequired", "typing_extensions.ReadOnly")
+
+
+def _check_reducer(name: str, reducer: Any) -> None:
+    """A reducer takes (old, update). Builtins hide their signature and are taken at their word."""
+    import inspect
+
+    try:
+        signature = inspect.signature(reducer)
+    except ValueError:
+        return
+    positional = [
+        parameter
+        for parameter in signature.parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD, parameter.VAR_POSITIONAL)
+    ]
+    required = [p for p in positional if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
+    takes_more = any(p.kind is p.VAR_POSITIONAL for p in positional) or len(positional) >= 2
+    if not takes_more or len(required) > 2:
+        raise UsageError(
+            f"The reducer of state key {name!r} must take two arguments, (old, update); {reducer!r} has {signature}."
+        )
+
+
+_EMPTY: Final = {
+    "list": list,
+    "List": list,
+    "Sequence": list,
+    "Collection": list,
+    "dict": dict,
+    "Dict": dict,
+    "Mapping": dict,
+    "MutableMapping": dict,
+    "set": set,
+    "Set": set,
+    "frozenset": frozenset,
+    "tuple": tuple,
+    "int": int,
+    "float": float,
+    "str": str,
+    "bytes": bytes,
+    "bool": bool,
+}
+
+
+def _default_of(base: Any) -> Callable[[], Any] | None:
+    """The empty value of a type, where there is one."""
+    origin = typing.get_origin(base) or base
+    known = _EMPTY.get(getattr(origin, "__name__", ""))
+    if known is not None:
+        return known
+    if isinstance(origin, type):
+        try:
+            origin()
+        except Exception:  # noqa: BLE001 - a class that needs arguments has no empty value
+            return None
+        return origin
+    return None
+
+
+def merge_channels(schemas: Iterable[Any]) -> dict[str, Channel]:
+    """Channels of several schemas together; a reducer wins over a plain key of the same name."""
+    merged: dict[str, Channel] = {}
+    for schema in schemas:
+        for name, channel in channels_of(schema).items():
+            known = merged.get(name)
+            if known is None or (known.reducer is None and channel.reducer is not None):
+                merged[name] = channel
+            elif channel.reducer is not None and known.reducer is not channel.reducer:
+                raise UsageError(
+                    f"State key {name!r} is declared with two different reducers, {known.reducer!r} and {channel.reducer!r}. "
+                    "Use one, or give one of the keys another name."
+                )
+    return merged
+
+
+def fold(
+    channels: Mapping[str, Channel],
+    state: dict[str, Any],
+    writes: Iterable[tuple[str, Iterable[tuple[str, Any]]]],
+) -> tuple[dict[str, Any], set[str]]:
+    """A new state: `state` with the writes of a step's tasks, `(task name, [(key, update)])` in their order.
+
+    Returns it with the keys that changed. Raises `InvalidUpdateError`, naming key and tasks.
+    """
+    new = {key: value for key, value in state.items() if key not in channels or not channels[key].ephemeral}
+    changed: set[str] = set()
+    writer: dict[str, str] = {}
+    for task, updates in writes:
+        for key, update in updates:
+            channel = channels.get(key)
+            if channel is None:
+                continue  # a key this graph does not have is not an error: input may serve several graphs
+            reducer = channel.reducer
+            if reducer is None:
+                if key in writer:
+                    raise InvalidUpdateError(
+                        f"State key {key!r} was written twice in one step, by {writer[key]!r} and {task!r}, and has no "
+                        f"reducer to join them. Declare one: `{key}: Annotated[list, operator.add]`, or write it in one place."
+                    )
+                writer[key] = task
+                new[key] = update.value if type(update) is Overwrite else update
+            elif type(update) is Overwrite:
+                new[key] = update.value
+            else:
+                new[key] = _reduce(channel, reducer, new.get(key, _ABSENT), update)
+            changed.add(key)
+    return new, changed
+
+
+def _reduce(channel: Channel, reducer: Reducer, old: Any, update: Any) -> Any:
+    if old is _ABSENT:
+        if channel.default is None:
+            return update
+        old = channel.default()
+    return reducer(old, update)
+
+
+def as_update(value: Any) -> dict[str, Any] | None:
+    """A pydantic model's or dataclass instance's set fields as an update; None for anything else."""
+    if hasattr(value, "model_fields_set"):
+        return {name: getattr(value, name) for name in cast(set[str], value.model_fields_set)}
+    if hasattr(type(value), "__dataclass_fields__"):
+        return {name: getattr(value, name) for name in type(value).__dataclass_fields__ if hasattr(value, name)}
+    return None

@@ -1,0 +1,202 @@
+"""One task of a step: a node, what it was given, what it wrote, and what code inside it may ask of the run.
+
+A task is the `Scope` of everything that runs in it. It is found through the context variable `current_scope`, which is
+how a model, a writer or a nested agent called by a user's function knows the run it belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from loopwright.checkpoint.record import NO_ARG
+from loopwright.graph.events import CustomEmitted, MessageAdded, MessageChunk
+from loopwright.graph.runtime import Runtime
+from loopwright.graph.types import TAG_NOSTREAM, Send
+from loopwright.scope import RunnableConfig, StreamWriter, current_scope, merge_configs
+
+if TYPE_CHECKING:
+    from loopwright.graph.engine import Run
+    from loopwright.graph.nodes import Node
+    from loopwright.port import Port
+
+__all__ = ["Task", "get_config", "get_store", "get_stream_writer"]
+
+
+class Task:
+    """A node at work in one step of one run."""
+
+    __slots__ = (
+        "_metadata",
+        "_runtime",
+        "arg",
+        "done",
+        "error",
+        "goto",
+        "id",
+        "input",
+        "name",
+        "node",
+        "path",
+        "port",
+        "run",
+        "step",
+        "tags",
+        "update",
+        "writes",
+    )
+
+    def __init__(self, run: Run, node: Node, task_id: str, path: tuple[Any, ...], arg: Any) -> None:
+        self.run = run
+        self.port: Port = run.port
+        self.node = node
+        self.name = node.name
+        self.id = task_id
+        self.path = path
+        self.arg = arg
+        self.input: Any = None
+        self.step = 0
+        self.done = False
+        self.update: Any = None
+        """What the node returned, as a dict; for readers."""
+        self.writes: list[tuple[str, Any]] = []
+        self.goto: Sequence[str | Send] = ()
+        self.error: BaseException | None = None
+        self.tags: Sequence[str] = ()
+        self._metadata: dict[str, Any] | None = None
+        self._runtime: Runtime[Any] | None = None
+
+    @property
+    def triggers(self) -> tuple[str, ...]:
+        """What made it run, in the words its readers know."""
+        return (f"branch:to:{self.name}",) if self.arg is NO_ARG else ("__pregel_push",)
+
+    @property
+    def namespace(self) -> str:
+        """Its place in the tree of runs, as `checkpoint_ns` shows it."""
+        return "|".join((*self.run.path, f"{self.name}:{self.id}"))
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the `messages` mode tells about a token; one object for the whole task."""
+        if self._metadata is None:
+            namespace = self.namespace
+            self._metadata = {
+                "langgraph_step": self.step,
+                "langgraph_node": self.name,
+                "langgraph_triggers": self.triggers,
+                "langgraph_path": self.path,
+                "langgraph_checkpoint_ns": namespace,
+                "checkpoint_ns": namespace,
+                **self.run.metadata,
+            }
+            tags = [*self.run.config.get("tags", ()), *self.node.tags]
+            if tags:
+                self._metadata["tags"] = tags
+        return self._metadata
+
+    @property
+    def config(self) -> RunnableConfig:
+        """The run's config, with this task's place in it."""
+        return merge_configs(self.run.config, {"metadata": self.metadata, "configurable": {"checkpoint_ns": self.namespace}})
+
+    @property
+    def runtime(self) -> Runtime[Any]:
+        """What hooks and nodes get as `runtime`."""
+        if self._runtime is None:
+            run = self.run
+            self._runtime = Runtime(
+                context=run.context,
+                store=run.store,
+                stream_writer=self.writer,
+                budget=run.budget,
+                execution_info={"run_id": run.run_id, "task_id": self.id, "node": self.name, "step": self.step},
+            )
+        return self._runtime
+
+    @property
+    def writer(self) -> StreamWriter:
+        """The `custom` stream's writer: a plain function, usable from any thread, also after a `await`."""
+        run = self.run
+        if not run.wants(CustomEmitted):
+            return _write_nowhere
+        return lambda value: run.emit(CustomEmitted, value)
+
+    @property
+    def wants_tokens(self) -> bool:
+        """Whether anybody reads single tokens of this run."""
+        return self.run.tokens
+
+    def token(self, chunk: Any, tags: Sequence[str], metadata: Mapping[str, Any] | None) -> None:
+        """Report one chunk of a model call made here."""
+        if self.run.tokens and TAG_NOSTREAM not in tags:
+            self.run.first_sight(chunk.id)
+            self.run.emit(MessageChunk, chunk, self._told(tags, metadata))
+
+    def message(self, message: Any, tags: Sequence[str], metadata: Mapping[str, Any] | None) -> None:
+        """Report a whole message of a model call made here: its usage counts, and it is shown if no token was."""
+        budget = self.run.budget
+        if budget is not None:
+            budget.charge(message)
+        run = self.run
+        if run.tokens and TAG_NOSTREAM not in tags and run.first_sight(message.id):
+            run.emit(MessageAdded, message, self._told(tags, metadata))
+
+    def _told(self, tags: Sequence[str], metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+        if not tags and not metadata:
+            return self.metadata
+        told = {**self.metadata, **(metadata or {})}
+        if tags:
+            told["tags"] = [*told.get("tags", ()), *tags]
+        return told
+
+    def chunk_teller(self, tags: Sequence[str]) -> Callable[[Any], None] | None:
+        """`token` for the agent's own model call, with all that does not change worked out; None if nobody reads."""
+        run = self.run
+        if not run.tokens or TAG_NOSTREAM in tags:
+            return None
+        metadata, emit = self._told(tags, None), run.emit
+        seen = False
+
+        def tell(chunk: Any) -> None:
+            nonlocal seen
+            if not seen:
+                seen = True
+                run.first_sight(chunk.id)
+            emit(MessageChunk, chunk, metadata)
+
+        return tell
+
+
+def _write_nowhere(value: Any, /) -> None:
+    """The writer of a run that nobody reads."""
+
+
+def _here(name: str) -> Any:
+    scope = current_scope.get()
+    if scope is None:
+        raise RuntimeError(
+            f"{name}() was called outside of a run. Call it in a node, a hook or a tool while the graph runs; "
+            "a writer obtained there works from any thread."
+        )
+    return scope
+
+
+def get_stream_writer() -> StreamWriter:
+    """The writer of the `custom` stream, for code in a node, hook or tool. It works from any thread.
+
+    Raises `RuntimeError` outside of a run.
+    """
+    writer: StreamWriter = _here("get_stream_writer").writer
+    return writer
+
+
+def get_config() -> RunnableConfig:
+    """The config of the running step. Raises `RuntimeError` outside of a run."""
+    config: RunnableConfig = _here("get_config").config
+    return config
+
+
+def get_store() -> Any:
+    """The store of the running graph, None without one. Raises `RuntimeError` outside of a run."""
+    return _here("get_store").run.store
