@@ -329,10 +329,12 @@ class InMemorySaver(BaseCheckpointSaver):
                 scale.add((row.id, row.parent_id, row.ns, row.source, row.created_at))
                 for cell in (row.metadata, row.pending, *row.cells.values(), *_cells_of(row.writes)):
                     if isinstance(cell, _Lines):
-                        scale.add_lines(cell.items, cell.length)
+                        scale.add_items(cell.items, cell.length)
+                    elif type(cell.value) is list:
+                        scale.add_items(cell.value, len(cell.value))
                     else:
                         scale.add_once(cell, cell.value)
-            return {"bytes": scale.total, "threads": len({owner for owner, _ in rows}), "checkpoints": len(rows)}
+            return {"bytes": scale.bytes(), "threads": len({owner for owner, _ in rows}), "checkpoints": len(rows)}
 
 
 MemorySaver = InMemorySaver

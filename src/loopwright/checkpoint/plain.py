@@ -194,8 +194,9 @@ def _message(value: Struct, registered: Registered) -> Any:
     """Messages are immutable: looked through, and shared."""
     for name in value.__struct_fields__:
         item = getattr(value, name)
-        if type(item) is not str:
-            _field(name, item, registered)
+        if item is None or type(item) is str or (type(item) in (list, dict) and not item):
+            continue  # most fields of most messages
+        _field(name, item, registered)
     return value
 
 

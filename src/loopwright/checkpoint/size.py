@@ -13,12 +13,20 @@ class Scale:
     """Adds up encoded sizes. Holds on to what it has counted, so that no id is used twice meanwhile."""
 
     def __init__(self) -> None:
-        self.total = 0
-        """Bytes."""
+        self._total = 0
         self._seen: dict[int, Any] = {}
+        self._lists: dict[int, tuple[list[Any], int]] = {}
+
+    def bytes(self) -> int:
+        """All that was added. Items of lists are looked at here: a list that a thousand checkpoints show, once."""
+        for items, length in self._lists.values():
+            for item in items[:length]:
+                self.add_once(item, item)
+        self._lists.clear()
+        return self._total
 
     def add(self, value: Any) -> None:
-        self.total += encoded_size(value)
+        self._total += encoded_size(value)
 
     def add_once(self, key: object, value: Any) -> None:
         """Count `value`, unless this very `key` was counted before."""
@@ -26,10 +34,10 @@ class Scale:
             self._seen[id(key)] = key
             self.add(value)
 
-    def add_lines(self, items: list[Any], length: int) -> None:
-        """Count the first `length` items, those that have been counted before excepted."""
-        for item in items[:length]:
-            self.add_once(item, item)
+    def add_items(self, items: list[Any], length: int) -> None:
+        """Count the first `length` items, each once however many lists it is in."""
+        longest = max(length, self._lists.get(id(items), (items, 0))[1])
+        self._lists[id(items)] = items, longest
 
 
 def encoded_size(value: Any) -> int:
