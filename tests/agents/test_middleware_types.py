@@ -39,6 +39,7 @@ from loopwright.agents.middleware.hooks import (
 )
 from loopwright.errors import UsageError
 from loopwright.graph.runtime import get_runtime
+from loopwright.graph.state import channels_of
 from loopwright.graph.types import Command
 from loopwright.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage, add_messages
 from loopwright.scope import current_scope
@@ -127,8 +128,12 @@ def test_the_state_says_what_each_key_is():
     assert add_messages in hints["messages"].__args__[0].__metadata__
     assert PrivateStateAttr in hints["jump_to"].__args__[0].__metadata__
     assert OmitFromInput in hints["structured_response"].__args__[0].__metadata__
-    assert (OmitFromInput.input, OmitFromInput.output) == (True, False)
-    assert repr(PrivateStateAttr) == "OmitFromSchema(input=True, output=True)"
+    channels = channels_of(AgentState)
+    assert {name: (each.in_input, each.in_output, each.ephemeral) for name, each in channels.items()} == {
+        "messages": (True, True, False),
+        "jump_to": (False, False, True),
+        "structured_response": (False, True, False),
+    }
 
     class Mine(AgentState):
         n: int
@@ -583,7 +588,7 @@ def test_jumps():
 def test_the_parts_of_an_agent_import_neither_pydantic_nor_httpx2():
     program = (
         "import sys, loopwright.agents.middleware, loopwright.agents.answers, loopwright.agents.limits, "
-        "loopwright.agents.result; print([name for name in ('pydantic', 'httpx2', 'asyncio') if name in sys.modules])"
+        "loopwright.agents.result; print([name for name in ('pydantic', 'httpx2') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
