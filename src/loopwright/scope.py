@@ -47,8 +47,15 @@ class RunnableConfig(TypedDict, total=False):
 class Scope(Protocol):
     """The run as seen from below. `graph` makes these; models and tools only ask them."""
 
-    port: Port
-    config: RunnableConfig
+    @property
+    def port(self) -> Port:
+        """The world it runs in."""
+        ...
+
+    @property
+    def config(self) -> RunnableConfig:
+        """The run's config, with this step's place in it."""
+        ...
 
     @property
     def wants_tokens(self) -> bool:

@@ -74,7 +74,7 @@ class Caller:
                 return result
         return None
 
-    async def _call(self, task: Task, call: Any, tool: BaseTool | None) -> Any:
+    async def _call(self, task: Task, call: Any, tool: BaseTool | None, asked: Any = None) -> Any:
         if call.get("type") == "invalid_tool_call":
             return invalid_call_message(call)
         if tool is None:
@@ -82,7 +82,13 @@ class Caller:
         budget: Budget | None = task.run.budget
         deadline = None if budget is None else budget.deadline
         running = call_tool(
-            tool, call, task.port, runtime=lambda: self._runtime(task, call), handle_errors=self.handle_errors
+            tool,
+            call,
+            task.port,
+            runtime=lambda: self._runtime(task, call),
+            handle_errors=self.handle_errors,
+            asked=asked,
+            config=task.run.config,
         )
         if deadline is None or budget is None:
             return await running
@@ -110,7 +116,7 @@ class Caller:
 
     async def _hooked(self, task: Task, call: Any) -> Any:
         async def innermost(request: ToolCallRequest) -> Any:
-            return await self._call(task, request.tool_call, request.tool)
+            return await self._call(task, request.tool_call, request.tool, call)
 
         act: Call = innermost
         for hook in reversed(self.hooks):

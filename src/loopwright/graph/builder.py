@@ -108,9 +108,10 @@ class StateGraph:
         """Add nodes, functions or `(name, function)`, one after the other."""
         names: list[str] = []
         for item in nodes:
-            name, action = item if isinstance(item, tuple) else (getattr(item, "name", None) or item.__name__, item)
-            self.add_node(name, action)
-            names.append(name)
+            named = isinstance(item, tuple)
+            pair = cast("tuple[str, Any]", item if named else (getattr(item, "name", None) or item.__name__, item))
+            self.add_node(*pair)
+            names.append(pair[0])
         if not names:
             raise UsageError("add_sequence needs at least one node.")
         for before, after in zip(names, names[1:], strict=False):

@@ -408,10 +408,13 @@ def _context_from(schema: type[Any], given: Mapping[str, Any], *, was_given: boo
 
 
 def _checked_saver(checkpointer: Any) -> BaseCheckpointSaver | None:
-    if checkpointer is None or checkpointer is False or isinstance(checkpointer, BaseCheckpointSaver):
-        return checkpointer or None
-    if isinstance(checkpointer, type) and issubclass(checkpointer, BaseCheckpointSaver):
-        raise UsageError(f"checkpointer={checkpointer.__name__} is the class; make one: checkpointer={checkpointer.__name__}().")
+    if checkpointer is None or checkpointer is False:
+        return None
+    if isinstance(checkpointer, BaseCheckpointSaver):
+        return checkpointer
+    if isinstance(checkpointer, type):
+        name: str = checkpointer.__name__
+        raise UsageError(f"checkpointer={name} is the class; make one: checkpointer={name}().")
     if hasattr(checkpointer, "__enter__"):
         raise UsageError(
             "checkpointer= is a context manager that was not entered. Write: with SqliteSaver.from_conn_string(path) as saver: "

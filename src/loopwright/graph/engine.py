@@ -21,8 +21,10 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, cast
 
+from loopwright.callbacks import callbacks_of
 from loopwright.checkpoint.base import NO_ARG, BaseCheckpointSaver, Pending, Record
 from loopwright.errors import EmptyInputError, GraphRecursionError, InvalidUpdateError, LoopwrightError, ParentCommand, UsageError
+from loopwright.graph.chains import heard_run, heard_task
 from loopwright.graph.events import (
     CheckpointSaved,
     Event,
@@ -65,7 +67,6 @@ class Run:
         "_first_step",
         "_step_limit",
         "budget",
-        "callbacks",
         "checkpoint_id",
         "claim",
         "config",
@@ -73,6 +74,7 @@ class Run:
         "durability",
         "feed",
         "graph",
+        "heard",
         "metadata",
         "namespace",
         "parent",
@@ -117,7 +119,8 @@ class Run:
         self.metadata = _metadata_of(config)
         self.tokens = feed is not None and feed.tokens and (not path or feed.subgraphs)
         self.budget: Any = None
-        self.callbacks: Any = None
+        self.heard = False
+        """Whether `config["callbacks"]` hear of it."""
         self.state: dict[str, Any] = {}
         self.step = 0
         self.tasks: list[Task] = []
@@ -151,6 +154,13 @@ class Run:
 
     async def execute(self, given: Any) -> dict[str, Any]:
         """Run from `given` (input, None or a `Command`) to the end; returns the public part of the final state."""
+        heard = callbacks_of(self.config)
+        if heard is None:
+            return await self._loop(given)
+        self.heard = True
+        return cast("dict[str, Any]", await heard_run(self, heard, given, lambda: self._loop(given)))
+
+    async def _loop(self, given: Any) -> dict[str, Any]:
         try:
             await self._begin(given)
             while True:
@@ -193,7 +203,7 @@ class Run:
         """Run one task to its end and keep what it wrote."""
         current_scope.set(task)
         try:
-            answer = await (task.node.run(task) if not task.node.retry else self._retried(task))
+            answer = await (self._retried(task) if task.node.retry or self.heard else task.node.run(task))
             task.update, task.writes, task.goto = writes_of(answer, task.name)
         except BaseException as error:
             task.error = error
@@ -212,10 +222,14 @@ class Run:
             await self.port.pause()
 
     async def _retried(self, task: Task) -> Any:
+        """A node that may be tried again, or whose run somebody hears of."""
         attempts = 0
         while True:
             attempts += 1
+            heard = callbacks_of(self.config)
             try:
+                if heard is not None:
+                    return await heard_task(task, heard, lambda: task.node.run(task))
                 return await task.node.run(task)
             except Exception as error:
                 policy = _policy_for(task.node.retry, error, attempts)
@@ -270,7 +284,7 @@ class Run:
         ready: set[str] = set()
         for key, (sources, target) in self.graph.joins.items():
             seen = {*arrived.get(key, ()), *(task.name for task in done if task.name in sources)}
-            if seen == sources:
+            if seen == set(sources):
                 ready.add(target)
                 arrived.pop(key, None)
             elif seen:
@@ -359,7 +373,7 @@ class Run:
         if writes is not None and not any(key == ERROR_KEY for key, _ in writes):
             task.done = True
             task.writes = [(key, value) for key, value in writes if key != GOTO_KEY]
-            task.goto = next((value for key, value in writes if key == GOTO_KEY), ())
+            task.goto = cast("Sequence[str | Send]", next((value for key, value in writes if key == GOTO_KEY), ()))
         return task
 
     async def _redirect(self, command: Command[Any]) -> None:
@@ -374,7 +388,7 @@ class Run:
 
     def _repair(self, repair: Any) -> bool:
         """Mend what a broken-off run or another program left in the state; whether anything had to be."""
-        mended = {} if repair is None else repair(self.state)
+        mended: dict[str, Any] = {} if repair is None else repair(self.state)
         if mended:
             self.state = {**self.state, **mended}
             self.unsaved |= mended.keys()
@@ -489,7 +503,8 @@ class Run:
             return
         for key, value in task.writes:
             if key in self.graph.message_keys:
-                for message in value if isinstance(value, list) else [value]:
+                messages: list[Any] = value if isinstance(value, list) else [value]
+                for message in messages:
                     if getattr(message, "id", None) is not None and self.first_sight(message.id):
                         self.emit(MessageAdded, message, task.metadata)
 
@@ -515,7 +530,8 @@ def writes_of(answer: Any, name: str) -> tuple[Any, list[tuple[str, Any]], Seque
     if answer is None:
         return None, [], ()
     if isinstance(answer, dict):
-        return answer, list(cast("dict[str, Any]", answer).items()), ()
+        told = cast("dict[str, Any]", answer)
+        return told, list(told.items()), ()
     if isinstance(answer, Command):
         if answer.graph == Command.PARENT:
             raise ParentCommand(answer)

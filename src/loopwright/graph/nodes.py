@@ -81,7 +81,7 @@ class Branch:
         else:
             given = {name: inject(task) for name, inject in self._given}
             answer = await task.run.port.call(self.path, task.run.shaped(state), is_async=self.is_async, **given)
-        answers = cast("list[Any]", list(answer)) if isinstance(answer, (list, tuple)) else [answer]
+        answers = list(cast("list[Any]", answer)) if isinstance(answer, (list, tuple)) else [answer]
         return [self._target(one) for one in answers]
 
     def _target(self, answer: Any) -> str | Send:
@@ -104,7 +104,7 @@ def is_coroutine_function(function: Any) -> bool:
     """Whether calling it gives a coroutine: a coroutine function, a partial of one, an object with `async def __call__`."""
     while hasattr(function, "func") and hasattr(function, "keywords"):
         function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(type(function), "__call__", None))
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(cast(Any, type(function)), "__call__", None))
 
 
 def node_from(name: str, action: Any, **options: Any) -> Node:

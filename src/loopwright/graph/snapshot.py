@@ -26,7 +26,7 @@ def get_state(graph: CompiledStateGraph, config: RunnableConfig) -> StateSnapsho
     record = saver.load(place["thread_id"], place.get("checkpoint_ns", ""), place.get("checkpoint_id"))
     if record is None:
         return StateSnapshot({}, (), config, None, None, None, (), ())
-    return _snapshot(graph, record)
+    return _snapshot(graph, record, is_now="checkpoint_id" not in place)
 
 
 def get_state_history(
@@ -42,7 +42,7 @@ def get_state_history(
     place = config.get("configurable") or {}
     before_id = (before.get("configurable") or {}).get("checkpoint_id") if before else None
     records = saver.walk(place["thread_id"], place.get("checkpoint_ns", ""), before=before_id, filter=filter, limit=limit)
-    return (_snapshot(graph, record) for record in records)
+    return (_snapshot(graph, record, is_now=False) for record in records)
 
 
 def _saver_of(graph: CompiledStateGraph, config: RunnableConfig) -> tuple[BaseCheckpointSaver, RunnableConfig]:
@@ -57,13 +57,14 @@ def _saver_of(graph: CompiledStateGraph, config: RunnableConfig) -> tuple[BaseCh
     return saver, merged
 
 
-def _snapshot(graph: CompiledStateGraph, record: Record) -> StateSnapshot:
+def _snapshot(graph: CompiledStateGraph, record: Record, *, is_now: bool) -> StateSnapshot:
+    """A record as callers read it. Of a thread's present state, what the unfinished step has written is a part."""
     written: dict[str, dict[str, Any]] = {}
     for task_id, key, value in record.writes:
         written.setdefault(task_id, {})[key] = value
     done = [p for p in record.pending if p.id in written and ERROR_KEY not in written[p.id]]
     folds = [(p.name, [(k, v) for k, v in written[p.id].items() if k != GOTO_KEY]) for p in done]
-    values, _ = fold(graph.channels, record.values, folds)
+    values = fold(graph.channels, record.values, folds)[0] if is_now else record.values
     tasks = tuple(
         PregelTask(
             pending.id,
@@ -76,7 +77,7 @@ def _snapshot(graph: CompiledStateGraph, record: Record) -> StateSnapshot:
     )
     return StateSnapshot(
         values={key: values[key] for key in graph.output_keys if key in values},
-        next=tuple(pending.name for pending in record.pending if pending not in done),
+        next=tuple(pending.name for pending in record.pending if not is_now or pending not in done),
         config=_config(record, record.id),
         metadata=record.describe(),
         created_at=record.created_at,
@@ -133,8 +134,7 @@ def _speaker(graph: CompiledStateGraph, record: Record | None, as_node: str | No
         if as_node not in graph.nodes:
             raise InvalidUpdateError(f"as_node={as_node!r} is no node; the nodes are {', '.join(map(repr, graph.nodes))}.")
         return graph.nodes[as_node]
-    ran = [] if record is None else record.values.get(RAN_KEY, [START])
-    names = set(ran)
+    names: set[str] = set() if record is None else set(cast("list[str]", record.values.get(RAN_KEY, [START])))
     if record is None:
         if len(graph.nodes) == 1:
             return next(iter(graph.nodes.values()))

@@ -255,6 +255,5 @@ def as_update(value: Any) -> dict[str, Any] | None:
     """A pydantic model's or dataclass instance's set fields as an update; None for anything else."""
     if hasattr(value, "model_fields_set"):
         return {name: getattr(value, name) for name in cast(set[str], value.model_fields_set)}
-    if hasattr(type(value), "__dataclass_fields__"):
-        return {name: getattr(value, name) for name in type(value).__dataclass_fields__ if hasattr(value, name)}
-    return None
+    fields: dict[str, Any] | None = getattr(cast(Any, type(value)), "__dataclass_fields__", None)
+    return None if fields is None else {name: getattr(value, name) for name in fields if hasattr(value, name)}

@@ -38,7 +38,6 @@ class Task:
         "name",
         "node",
         "path",
-        "port",
         "run",
         "step",
         "tags",
@@ -48,7 +47,6 @@ class Task:
 
     def __init__(self, run: Run, node: Node, task_id: str, path: tuple[Any, ...], arg: Any) -> None:
         self.run = run
-        self.port: Port = run.port
         self.node = node
         self.name = node.name
         self.id = task_id
@@ -65,6 +63,11 @@ class Task:
         self.tags: Sequence[str] = ()
         self._metadata: dict[str, Any] | None = None
         self._runtime: Runtime[Any] | None = None
+
+    @property
+    def port(self) -> Port:
+        """The world the run is in."""
+        return self.run.port
 
     @property
     def triggers(self) -> tuple[str, ...]:
