@@ -9,7 +9,8 @@
 Rules:
 
 - a message never changes: `model_copy(update=...)` makes a changed copy, which shares what it did not change;
-- `type` is the word the class is known by everywhere, also of a user's subclass (`meta.py` says how that is stored);
+- `type` is the word the class is known by everywhere, also of a user's subclass (`meta.py` says how that is
+  stored);
 - keywords and stored fields that a class does not know are kept in `extra`.
 """
 
@@ -73,6 +74,10 @@ else:
     # msgspec reads the annotations: with the TypedDicts it would check every call and drop keys it does not know.
     _Object, _Calls, _BadCalls, _Pieces, _Usage, _Content = dict, list, list, list, dict | None, str | list
 
+# The types themselves, which msgspec makes faster than a call of `dict[str, Any]`.
+_dict: Any = dict
+_list: Any = list
+
 
 class BaseMessage(
     msgspec.Struct,
@@ -86,13 +91,13 @@ class BaseMessage(
 
     content: _Content = ""
     """The words, or a list of blocks (and bare strings)."""
-    additional_kwargs: _Object = field(default_factory=dict)
+    additional_kwargs: _Object = field(default_factory=_dict)
     """What a provider sent beyond all standard fields."""
-    response_metadata: _Object = field(default_factory=dict)
+    response_metadata: _Object = field(default_factory=_dict)
     """About the model call: `finish_reason`, `model_name`, `token_usage` and more."""
     name: str | None = None
     id: str | None = None
-    extra: _Object = field(default_factory=dict)
+    extra: _Object = field(default_factory=_dict)
     """Keywords and stored fields that the class does not know."""
 
     type: ClassVar[str] = "base"
@@ -150,7 +155,7 @@ class BaseMessage(
         print(self.pretty_repr())  # noqa: T201
 
     def model_dump(self, **options: Any) -> dict[str, Any]:
-        """All fields as new plain containers. `include`, `exclude`, `exclude_none`, `exclude_defaults`, `mode="json"`."""
+        """All fields in new containers. `include`, `exclude`, `exclude_none`, `exclude_defaults`, `mode="json"`."""
         from loopwright.messages.dump import dump
 
         return dump(self, **options)
@@ -195,8 +200,8 @@ class BaseMessage(
     def __reduce__(self) -> tuple[Any, ...]:
         return make, (type(self), stored_fields(self))
 
-    def __rich_repr__(self) -> Iterator[Any]:
-        yield from stored_fields(self).items()
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return list(stored_fields(self).items())
 
 
 def _texts(content: list[Any]) -> Iterator[str]:
@@ -246,8 +251,8 @@ class SystemMessage(BaseMessage, kind="system", simple=True):
 class AIMessage(BaseMessage, metaclass=AIMeta, kind="ai", simple=True):
     """What the model says, and the tools it wants to have run."""
 
-    tool_calls: _Calls = field(default_factory=list)
-    invalid_tool_calls: _BadCalls = field(default_factory=list)
+    tool_calls: _Calls = field(default_factory=_list)
+    invalid_tool_calls: _BadCalls = field(default_factory=_list)
     """Calls whose arguments cannot be read. They want a result too, one that says so."""
     usage_metadata: _Usage = None
 
@@ -280,7 +285,7 @@ class AIMessage(BaseMessage, metaclass=AIMeta, kind="ai", simple=True):
             good, bad = normal_calls(calls)
             fields["tool_calls"] = good
             if bad:
-                known = fields.get("invalid_tool_calls") or []
+                known: list[Any] = fields.get("invalid_tool_calls") or []
                 fields["invalid_tool_calls"] = [*known, *(call for call in bad if call not in known)]
 
     @property
@@ -335,7 +340,7 @@ class ToolMessage(BaseMessage, metaclass=ToolMeta, kind="tool", simple=True):
         status = fields.get("status")
         if status not in (None, "success", "error"):
             raise UsageError(f'{cls.__name__} status is "success" or "error", not {status!r}')
-        content = fields.get("content")
+        content: Any = fields.get("content")
         if isinstance(content, (list, tuple)):
             content = [item if isinstance(item, (str, dict)) else str(item) for item in cast("Sequence[Any]", content)]
         elif not isinstance(content, str):
@@ -383,7 +388,7 @@ class FunctionMessage(BaseMessage, kind="function"):
 
 
 class UnknownMessage(BaseMessage, kind="unknown"):
-    """A stored message of a type that nobody here knows. `extra["type"]` is its type; storing it again loses nothing."""
+    """A stored message of a type nobody here knows. `extra["type"]` is its type; storing it again loses nothing."""
 
 
 class BaseMessageChunk:
@@ -404,7 +409,7 @@ class AIMessageChunk(AIMessage, BaseMessageChunk, metaclass=ChunkMeta, kind="AIM
     stream, says which of them are invalid.
     """
 
-    tool_call_chunks: _Pieces = field(default_factory=list)
+    tool_call_chunks: _Pieces = field(default_factory=_list)
     chunk_position: Literal["last"] | None = None
 
     if TYPE_CHECKING:
@@ -427,7 +432,7 @@ class AIMessageChunk(AIMessage, BaseMessageChunk, metaclass=ChunkMeta, kind="AIM
     else:
 
         @property
-        def tool_calls(self):
+        def tool_calls(self) -> list[ToolCall]:
             whole = _whole_calls(self)
             if not self.tool_call_chunks:
                 return whole
@@ -436,7 +441,7 @@ class AIMessageChunk(AIMessage, BaseMessageChunk, metaclass=ChunkMeta, kind="AIM
             return streaming_calls(whole, self.tool_call_chunks)
 
         @property
-        def invalid_tool_calls(self):
+        def invalid_tool_calls(self) -> list[InvalidToolCall]:
             whole = _whole_bad_calls(self)
             if not self.tool_call_chunks or self.chunk_position != "last":
                 return whole

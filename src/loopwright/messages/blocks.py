@@ -11,9 +11,9 @@ module already. Rules:
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NotRequired, TypeAlias
 
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 __all__ = [
     "Annotation",
@@ -151,23 +151,20 @@ class FileContentBlock(TypedDict):
     extras: NotRequired[dict[str, Any]]
 
 
-PlainTextContentBlock = TypedDict(
-    "PlainTextContentBlock",
-    {
-        "type": Literal["text-plain"],
-        "id": NotRequired[str],
-        "file_id": NotRequired[str],
-        "mime_type": NotRequired[str],
-        "index": NotRequired[int | str],
-        "url": NotRequired[str],
-        "base64": NotRequired[str],
-        "text": NotRequired[str],
-        "title": NotRequired[str],
-        "context": NotRequired[str],
-        "extras": NotRequired[dict[str, Any]],
-    },
-)
-"""A text document handed to the model, as opposed to words said to it."""
+class PlainTextContentBlock(TypedDict):
+    """A text document handed to the model, as opposed to words said to it."""
+
+    type: Literal["text-plain"]
+    id: NotRequired[str]
+    file_id: NotRequired[str]
+    mime_type: NotRequired[str]
+    index: NotRequired[int | str]
+    url: NotRequired[str]
+    base64: NotRequired[str]
+    text: NotRequired[str]
+    title: NotRequired[str]
+    context: NotRequired[str]
+    extras: NotRequired[dict[str, Any]]
 
 
 DataContentBlock: TypeAlias = (

@@ -6,7 +6,8 @@ Rules:
 - argument text that is empty, blank or `null` means "no arguments";
 - text that is a JSON string of an object is decoded once more (some models encode twice), and an object that is
   repeated word for word (a stream that says a call again in its last chunk) counts once;
-- everything else that is not an object is an invalid call: the raw text and the reason are kept for the model to see;
+- everything else that is not an object is an invalid call: the raw text and the reason are kept for the model to
+  see;
 - nothing is guessed: arguments that break off are invalid. `partial_arguments` guesses, for showing only.
 """
 
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from loopwright.errors import UsageError
+from loopwright.messages.plain import is_dict
 
 if TYPE_CHECKING:
     from loopwright.messages.blocks import InvalidToolCall, ToolCall
@@ -31,8 +33,8 @@ _strict: Final = msgspec.json.Decoder()
 
 def parse_arguments(raw: Any) -> Arguments | str:
     """The arguments as an object, or a sentence that says why they are none."""
-    if isinstance(raw, dict):
-        return cast(Arguments, raw)
+    if is_dict(raw):
+        return raw
     if raw is None:
         return {}
     if not isinstance(raw, str):
@@ -49,13 +51,11 @@ def parse_arguments(raw: Any) -> Arguments | str:
             inner = _decode(value.strip())
         except ValueError:
             inner = None
-        if isinstance(inner, dict):
-            return cast(Arguments, inner)
+        if is_dict(inner):
+            return inner
     if value is None:
         return {}
-    if not isinstance(value, dict):
-        return f"the arguments must be a JSON object, not {_json_kind(value)}"
-    return cast(Arguments, value)
+    return value if is_dict(value) else f"the arguments must be a JSON object, not {_json_kind(value)}"
 
 
 def _decode(text: str) -> Any:
@@ -70,7 +70,7 @@ def _decode(text: str) -> Any:
         rest = text[end:].strip()
         while rest:
             again, end = read(rest)
-            if again != value or not isinstance(value, dict):
+            if again != value or not is_dict(again):
                 raise ValueError("more follows after the first value")
             rest = rest[end:].strip()
     except RecursionError:
@@ -142,7 +142,7 @@ def _normalise(call: Mapping[str, Any], good: list[ToolCall], bad: list[InvalidT
 
 
 def partial_arguments(text: str | None) -> Arguments:
-    """What can be read of arguments that are still arriving: complete members, and the last string as far as it goes."""
+    """What can be read of arguments still arriving: complete members, and the last string as far as it goes."""
     if not text:
         return {}
     end, closers, safe = _scan(text)
@@ -152,7 +152,7 @@ def partial_arguments(text: str | None) -> Arguments:
             value = read(candidate)
         except (ValueError, RecursionError):
             continue
-        return cast(Arguments, value) if isinstance(value, dict) else {}
+        return value if is_dict(value) else {}
     return {}
 
 

@@ -2,33 +2,32 @@
 
 `decode_messages(encode_messages(messages)) == messages`, or encoding raises an error that names the place. Rules:
 
-- a message is a map of `type` (its tag) and the fields that differ from their defaults; keys of `extra` stand among them;
-- unknown keys come back in `extra`, unknown types as `UnknownMessage` (an unknown subclass as its parent), and both are
-  written again as they were: an older program hands on what a newer one has stored;
+- a message is a map of `type` (its tag) and the fields that differ from their defaults; keys of `extra` stand
+  among them;
+- unknown keys come back in `extra`, unknown types as `UnknownMessage` (an unknown subclass as its parent), and
+  both are written again as they were: an older program hands on what a newer one has stored;
 - loading runs no code: tags are looked up among the classes that are defined already (`register_message_class` only
   makes sure of that), never imported;
-- what msgpack would silently turn into something else (tuples, sets, dates, dataclasses, enums) is handed to `default`, which may
-  return something plain or a `msgspec.msgpack.Ext`; without one it is an error. Integers beyond 64 bits and text with lone
-  surrogates, which models do produce, are stored as extensions of our own.
+- what msgpack would silently turn into something else (tuples, sets, dates, dataclasses, enums) is handed to
+  `default`, which may return something plain or a `msgspec.msgpack.Ext`; without one it is an error. Integers
+  beyond 64 bits and text with lone surrogates, which models do produce, are stored as extensions of our own.
 
-The straight way through msgspec (0.1 µs a message in, 0.3 out) is taken by all messages that are plain; one that is not goes the
-careful way alone.
+The straight way through msgspec (0.1 µs a message in, 0.3 out) is taken by all messages that are plain; one that
+is not goes the careful way alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
-from operator import or_
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, Union, cast
 
 import msgspec
 
 from loopwright.errors import UsageError
 from loopwright.messages.base import BaseMessage, UnknownMessage
-from loopwright.messages.meta import class_of, make, message_classes, stored_fields
+from loopwright.messages.meta import class_of, make, message_classes, stored_fields, tag_of
 
-__all__ = ["decode_messages", "encode_messages", "register_message_class", "tag_of"]
+__all__ = ["decode_messages", "encode_messages", "register_message_class"]
 
 C = TypeVar("C", bound=type[BaseMessage])
 
@@ -51,17 +50,9 @@ def register_message_class(cls: C) -> C:
     Raises `UsageError` if another class has taken its tag since.
     """
     if message_classes.get(tag_of(cls)) is not cls:
-        raise UsageError(
-            f'the tag {tag_of(cls)!r} belongs to {message_classes[tag_of(cls)]!r}: give one of them tag="..." of its own'
-        )
+        owner = message_classes[tag_of(cls)]
+        raise UsageError(f'the tag {tag_of(cls)!r} belongs to {owner!r}: give one of them tag="..." of its own')
     return cls
-
-
-def tag_of(message: BaseMessage | type[BaseMessage]) -> str:
-    """What a message, or a class of messages, is stored under."""
-    if isinstance(message, BaseMessage) and isinstance(message.extra.get("type"), str):
-        return message.extra["type"]  # read from elsewhere, of a class that is not here
-    return cast(str, message.__struct_config__.tag)
 
 
 def encode_messages(messages: Sequence[BaseMessage], *, default: Default | None = None) -> bytes:
@@ -96,8 +87,8 @@ def _straight(*, single: bool = False) -> Any:
     decoder = _decoders.get(key)
     if decoder is None or decoder[0] != list(message_classes.values()):
         classes = list(message_classes.values())
-        union: Any = reduce(or_, classes)
-        decoder = (classes, msgspec.msgpack.Decoder(union if single else list[union], ext_hook=_refuse))
+        union: Any = Union[tuple(classes)]  # noqa: UP007 - which classes there are is known only here
+        decoder = (classes, msgspec.msgpack.Decoder(union if single else cast(Any, list)[union], ext_hook=_refuse))
         _decoders.clear()
         _decoders[key] = decoder
     return decoder[1]

@@ -1,8 +1,8 @@
 """Whatever callers use for messages, made into messages, and messages made into plain dictionaries and text.
 
-Accepted: a message, a string (the user's), `(role, text)`, a dictionary with `role` (OpenAI's form, its `tool_calls` with JSON
-text too) or `type` (ours), `{"type", "data"}` as `messages_to_dict` writes it, and a message object of LangChain's; one of
-them or a sequence of them. Rules:
+Accepted: a message, a string (the user's), `(role, text)`, a dictionary with `role` (OpenAI's form, its
+`tool_calls` with JSON text too) or `type` (ours), `{"type", "data"}` as `messages_to_dict` writes it, and a
+message object of LangChain's; one of them or a sequence of them. Rules:
 
 - nothing a caller gave is changed: a message is handed on as the same object, a list is not;
 - keys that OpenAI's form has and ours does not go into `additional_kwargs`;
@@ -27,7 +27,8 @@ from loopwright.messages.base import (
     SystemMessage,
     ToolMessage,
 )
-from loopwright.messages.meta import class_of
+from loopwright.messages.meta import class_of, message_classes, settle, tag_of
+from loopwright.messages.plain import is_dict
 
 __all__ = [
     "DEVELOPER_KEY",
@@ -69,9 +70,9 @@ DEVELOPER_KEY: Final = "__openai_role__"
 def convert_to_messages(messages: Any) -> list[BaseMessage]:
     """A new list of messages from one value or a sequence of values. Raises `UsageError` (a `ValueError`)."""
     if isinstance(messages, list):
-        items = cast("Sequence[Any]", messages)
+        items: Sequence[Any] = cast("Sequence[Any]", messages)
     elif isinstance(messages, (BaseMessage, str, Mapping)):
-        items = (messages,)
+        items = (cast(Any, messages),)
     elif hasattr(messages, "to_messages"):  # a prompt value
         items = cast("Sequence[Any]", messages.to_messages())
     elif _is_role_pair(messages):
@@ -109,7 +110,7 @@ def message_from(value: Any) -> BaseMessage:
         pair = cast("Sequence[Any]", value)
         if len(pair) == 2 and isinstance(pair[0], str):
             return _from_role(pair[0], {"content": pair[1]})
-        raise UsageError(f'a {type(value).__name__} of {len(pair)} is no message: write ("user", "text")')
+        raise UsageError(f'a {type(pair).__name__} of {len(pair)} is no message: write ("user", "text")')
     foreign = _from_foreign(value)
     if foreign is not None:
         return foreign
@@ -123,34 +124,39 @@ def _from_foreign(value: Any) -> BaseMessage | None:
     """A message object of another library with the same fields."""
     kind: Any = getattr(value, "type", None)
     if isinstance(kind, str) and hasattr(value, "content") and callable(getattr(value, "model_dump", None)):
-        cls = class_of(kind)
+        cls = message_classes.get(kind)
         if cls is not None:
-            fields: dict[str, Any] = value.model_dump()
-            return cls(**{**fields, "type": None})
+            return _build(cls, value.model_dump())
     return None
+
+
+def _build(cls: type[M], fields: Mapping[str, Any]) -> M:
+    rest = dict(fields)
+    rest.pop("type", None)
+    return settle(cls, rest, rest.pop("content_blocks", None))
 
 
 def _from_dict(value: Mapping[str, Any]) -> BaseMessage:
     fields = dict(value)
-    role = fields.pop("role", None)
-    if role is not None:
-        if "type" in fields and class_of(str(fields["type"])) is ChatMessage:
-            return ChatMessage(**{**fields, "role": role})
-        fields.pop("type", None)
+    role, kind = fields.get("role"), fields.pop("type", None)
+    if role is not None and kind != "chat":
+        del fields["role"]
         return _from_role(role, fields)
-    kind = fields.pop("type", None)
     if kind is None:
         raise UsageError(
-            f"a dictionary without role or type is no message (its keys: {', '.join(map(str, value))}): add role, one of {_SHOWN_ROLES}"
+            f"a dictionary without role or type is no message (its keys: {', '.join(map(str, value))}): "
+            f"add role, one of {_SHOWN_ROLES}"
         )
     data = fields.get("data")
-    if isinstance(data, Mapping) and "content" not in fields:
-        fields = dict(cast("Mapping[str, Any]", data))
+    if is_dict(data) and "content" not in fields:
+        fields = {**data}
         fields.pop("type", None)
     cls = class_of(kind) if isinstance(kind, str) else None
-    if cls is not None:
-        return cls(**fields)
-    return _from_role(kind, fields)
+    if cls is None or cls is BaseMessage:
+        return _from_role(kind, fields)
+    if cls.__struct_config__.tag != kind:
+        fields["extra"] = {**fields.get("extra", {}), "type": kind}  # so that it is written as what it was
+    return _build(cls, fields)
 
 
 def _from_role(role: Any, fields: dict[str, Any]) -> BaseMessage:
@@ -169,7 +175,7 @@ def _from_role(role: Any, fields: dict[str, Any]) -> BaseMessage:
             more[key] = item
     if role == "developer":
         more[DEVELOPER_KEY] = "developer"
-    return cls(**known, additional_kwargs=more)
+    return _build(cls, {**known, "additional_kwargs": more})
 
 
 def validate(cls: type[M], value: Any) -> M:
@@ -184,7 +190,7 @@ def validate(cls: type[M], value: Any) -> M:
             and "data" not in fields
             and fields.get("type") in (None, cls.type)
         ):
-            return cls(**{**fields, "type": None})
+            return _build(cls, fields)
         value = _from_dict(fields)
         if isinstance(value, cls):
             return value
@@ -195,8 +201,7 @@ def message_to_dict(message: BaseMessage) -> dict[str, Any]:
     """`{"type", "data"}`: what `messages_from_dict` reads."""
     from loopwright.messages.dump import dump
 
-    tag = type(message).__struct_config__.tag
-    return {"type": tag, "data": {**dump(message), "type": message.type}}
+    return {"type": tag_of(message), "data": dump(message)}
 
 
 def messages_to_dict(messages: Iterable[BaseMessage]) -> list[dict[str, Any]]:

@@ -1,8 +1,8 @@
 """How many tokens messages are, roughly, without a tokenizer and without a network.
 
-Rules: four ASCII characters are a token, three bytes of any other script are (a Chinese character is one token, an emoji
-1.3). Everything that is sent counts: words, reasoning, calls with their arguments, results, names, pictures, tool schemas. What is
-not sent (artifacts, metadata) does not.
+Rules: four ASCII characters are a token, three bytes of any other script are (a Chinese character is one token, an
+emoji 1.3). Everything that is sent counts: words, reasoning, calls with their arguments, results, names, pictures,
+tool schemas. What is not sent (artifacts, metadata) does not.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def count_tokens_approximately(
 ) -> int:
     """Tokens of one message or several, in any form `convert_to_messages` takes, and of the `tools` offered with them.
 
-    `tokens_per_image` stands for any picture, recording or file, whatever its size: 765 is a picture of 1024 × 1024.
+    `tokens_per_image` stands for any picture, recording or file, whatever its size: 765 is a picture of 1024 ×
+    1024.
     """
     total = 0
     for message in convert_to_messages(messages):
@@ -58,10 +59,7 @@ def _tokens(text: str, chars_per_token: float) -> float:
 def _message_tokens(message: BaseMessage, chars_per_token: float, tokens_per_image: int) -> float:
     content = message.content
     calls: list[Any] = [*getattr(message, "tool_calls", ()), *getattr(message, "invalid_tool_calls", ())]
-    if isinstance(message, ToolMessage):
-        tokens = _tokens(message.tool_call_id, chars_per_token)
-    else:
-        tokens = 0.0
+    tokens = _tokens(message.tool_call_id, chars_per_token) if isinstance(message, ToolMessage) else 0.0
     if isinstance(content, str) and not calls and not message.additional_kwargs:
         return tokens + _tokens(content, chars_per_token)
     for block in cast("list[dict[str, Any]]", message.content_blocks):
@@ -74,8 +72,8 @@ def _message_tokens(message: BaseMessage, chars_per_token: float, tokens_per_ima
 def _block_tokens(block: Mapping[str, Any], chars_per_token: float, tokens_per_image: int) -> float:
     kind = block["type"]
     if kind in _MEDIA:
-        detail = (block.get("extras") or {}).get("detail")
-        return min(_LOW_DETAIL, tokens_per_image) if detail == "low" else tokens_per_image
+        extras: Mapping[str, Any] = block.get("extras") or {}
+        return min(_LOW_DETAIL, tokens_per_image) if extras.get("detail") == "low" else tokens_per_image
     if kind == "tool_call":
         return _tokens(f"{block['name']}{block['id'] or ''}{_json(block['args'])}", chars_per_token)
     words = block.get("text") or block.get("reasoning") or block.get("refusal")

@@ -1,7 +1,7 @@
 """A message as plain containers or JSON text.
 
-`mode="python"` copies lists and dictionaries and leaves every other value as it is; `mode="json"` turns what JSON does not
-know (dates, sets, dataclasses, pydantic models) into what it does, at the latest into its `str`.
+`mode="python"` copies lists and dictionaries and leaves every other value as it is; `mode="json"` turns what JSON
+does not know (dates, sets, dataclasses, pydantic models) into what it does, at the latest into its `str`.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ def dump(
     exclude_unset: bool = False,
     **ignored: Any,
 ) -> dict[str, Any]:
-    """All fields, `type` after the first three; `extra` is spread into the rest. Other pydantic options change nothing."""
+    """All fields, `type` after the first three; `extra` is spread into the rest. Other options change nothing."""
     if mode not in ("python", "json"):
         raise UsageError(f'model_dump mode is "python" or "json", not {mode!r}')
-    from loopwright.messages.meta import stored_fields
+    from loopwright.messages.meta import all_fields, stored_fields
 
     stored = stored_fields(message) if exclude_defaults or exclude_unset else None
     fields: dict[str, Any] = {}
-    for name in message.__struct_fields__:
+    for name, value in all_fields(message).items():
         if name == "name":
             fields["type"] = message.type
         if name != "extra" and (stored is None or name in stored):
-            fields[name] = getattr(message, name)
-    fields.update(message.extra)
+            fields[name] = value
+    fields.update((name, value) for name, value in message.extra.items() if name != "type")
     kept = {
         name: value
         for name, value in fields.items()
@@ -55,7 +55,8 @@ def dump(
 
 def dump_json(message: BaseMessage, *, indent: int | None = None, **options: Any) -> str:
     """`dump(mode="json")` as text; `indent` spaces a level."""
-    data = dump(message, **{**options, "mode": "json"})
+    options.pop("mode", None)
+    data = dump(message, mode="json", **options)
     if indent is None:
         return msgspec.json.encode(data).decode()
     return msgspec.json.format(msgspec.json.encode(data), indent=indent).decode()

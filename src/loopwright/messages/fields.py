@@ -1,13 +1,14 @@
 """Messages as fields of a user's pydantic models. Imported only when pydantic asks.
 
-Each class gives pydantic a validator (an instance is kept, a dictionary becomes a message), a serializer, and a TypedDict that
-stands for it in JSON schemas, so that nested definitions come from pydantic itself. `AnyMessage` is the union of all classes: a
-dictionary is read by its `type` or `role`.
+Each class gives pydantic a validator (an instance is kept, a dictionary becomes a message), a serializer, and a
+TypedDict that stands for it in JSON schemas, so that nested definitions come from pydantic itself. `AnyMessage` is
+the union of all classes: a dictionary is read by its `type` or `role`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias, cast
 
 from loopwright.errors import UsageError
 from loopwright.messages.base import (
@@ -34,7 +35,7 @@ __all__ = ["AnyMessage", "core_schema"]
 
 def core_schema(cls: type[BaseMessage], handler: GetCoreSchemaHandler) -> CoreSchema:
     """What pydantic validates, writes and describes a field of this class by."""
-    return _plain_schema(lambda value: validate(cls, value), handler.generate_schema(_described(cls)))
+    return _plain_schema(partial(validate, cls), handler.generate_schema(_described(cls)))
 
 
 def _plain_schema(read: Any, described: CoreSchema) -> CoreSchema:
@@ -57,7 +58,7 @@ def _described(cls: type[BaseMessage]) -> Any:
     """A TypedDict of the class's fields under its name; made once for each class."""
     known = _descriptions.get(cls)
     if known is None:
-        from typing_extensions import NotRequired, TypedDict
+        from typing_extensions import TypedDict
 
         from loopwright.messages import blocks
 
@@ -81,7 +82,8 @@ def _described(cls: type[BaseMessage]) -> Any:
         }
         names = ["type", *(name for name in cls.__struct_fields__ if name != "extra")]
         fields: Any = {name: known_fields.get(name, NotRequired[Any]) for name in names}
-        known = _descriptions[cls] = TypedDict(cls.__name__, fields)
+        make: Any = TypedDict
+        known = _descriptions[cls] = make(cls.__name__, fields)
         known.__doc__ = cls.__doc__
         known.__module__ = cls.__module__
     return known

@@ -2,13 +2,14 @@
 
 Rules (each keeps "merge some, then the rest" equal to "merge all"):
 
-- a piece with an id belongs to the call with that id and index; if there is none it begins a call, also under an index that
-  is taken: the index is no identity. A piece with an id and no index repeats or continues the call with that id;
-- a piece without an id continues the latest call with its index. Without index and id, a piece that has a name is a call
-  of its own;
+- a piece with an id belongs to the call with that id and index; if there is none it begins a call, also under an
+  index that is taken: the index is no identity. A piece with an id and no index repeats or continues the call with
+  that id;
+- a piece without an id continues the latest call with its index. Without index and id, a piece that has a name is
+  a call of its own;
 - the first name wins: names are sent whole, and some servers repeat them in every piece;
-- argument text is only joined here. What it means is decided once, at the end of the stream (`final_calls`); until then
-  `streaming_calls` shows what can be read of it.
+- argument text is only joined here. What it means is decided once, at the end of the stream (`final_calls`); until
+  then `streaming_calls` shows what can be read of it.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def final_calls(
 ) -> tuple[list[ToolCall], list[InvalidToolCall]]:
     """The calls at the end of a stream, and those that cannot be read.
 
-    `whole` are calls that came in one piece; of a call that came both ways, and of one that came twice, one is kept.
+    `whole` are calls that came in one piece; of a call that came both ways, and of one that came twice, one is
+    kept.
     """
     good: list[ToolCall] = []
     bad: list[InvalidToolCall] = []
@@ -92,9 +94,11 @@ def streaming_calls(whole: Sequence[ToolCall], fragments: Iterable[Mapping[str, 
     """The calls that can be told so far, with as much of their arguments as can be read. No verdict on any."""
     calls = list(whole)
     whole_ids = {call["id"] for call in calls if call["id"]}
-    for piece in merge_fragments(fragments):
-        if piece["name"] and piece["id"] not in whole_ids:
-            calls.append(_as_call(piece, partial_arguments(piece["args"])))
+    calls += [
+        _as_call(piece, partial_arguments(piece["args"]))
+        for piece in merge_fragments(fragments)
+        if piece["name"] and piece["id"] not in whole_ids
+    ]
     return calls
 
 

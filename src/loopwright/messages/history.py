@@ -4,14 +4,14 @@
 
 - a message without an id gets one, on a copy; nothing a caller gave is changed;
 - a message whose id is known replaces the one that has it, in its place, also inside one update;
-- `RemoveMessage(id=...)` takes one out; an id that nobody has is an error. `RemoveMessage(id=REMOVE_ALL_MESSAGES)` empties
-  the history, and removing after it asks for nothing more;
+- `RemoveMessage(id=...)` takes one out; an id that nobody has is an error. `RemoveMessage(id=REMOVE_ALL_MESSAGES)`
+  empties the history, and removing after it asks for nothing more;
 - chunks become finished messages.
 
-`History` is a plain list to everybody who reads it. Its versions share a `Buffer`: all messages, once, only ever appended to.
-A version is the first `len(version)` of them, so appending to the newest version looks at nothing but what is new,
-and a saver knows by `(buffer, length)` what it has stored already. Appending to an older version, replacing and removing
-begin a new buffer. Whoever changes a `History` in place only cuts it off from its buffer.
+`History` is a plain list to everybody who reads it. Its versions share a `Buffer`: all messages, once, only ever
+appended to. A version is the first `len(version)` of them, so appending to the newest version looks at nothing but
+what is new, and a saver knows by `(buffer, length)` what it has stored already. Appending to an older version,
+replacing and removing begin a new buffer. Whoever changes a `History` in place only cuts it off from its buffer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final, Literal, SupportsIndex, cast, overload
+from typing import Any, Final, Literal, Self, SupportsIndex, cast, overload
 
 from loopwright.errors import InvalidUpdateError, UsageError
 from loopwright.ids import new_id
@@ -129,12 +129,12 @@ class History(list[BaseMessage]):
         self._buffer = None
         super().__delitem__(key)
 
-    def __iadd__(self, values: Iterable[BaseMessage], /) -> History:  # type: ignore[override]
+    def __iadd__(self, values: Iterable[BaseMessage], /) -> Self:  # type: ignore[override]
         self._buffer = None
         super().__iadd__(values)
         return self
 
-    def __imul__(self, count: SupportsIndex, /) -> History:
+    def __imul__(self, count: SupportsIndex, /) -> Self:
         self._buffer = None
         super().__imul__(count)
         return self
@@ -152,9 +152,9 @@ def add_messages(*, format: Format = None) -> Callable[[Any, Any], History]: ...
 def add_messages(left: Any = _missing, right: Any = _missing, *, format: Format = None) -> Any:
     """`left` with the messages of `right` added, as a new `History`.
 
-    Both may be anything `convert_to_messages` takes, or None for nothing. `format="langchain-openai"` brings contents to
-    OpenAI's block form. Without `left` and `right` it returns the reducer with that format, for an annotation.
-    Raises `InvalidUpdateError` (a `ValueError`) when a message to remove is not there.
+    Both may be anything `convert_to_messages` takes, or None for nothing. `format="langchain-openai"` brings
+    contents to OpenAI's block form. Without `left` and `right` it returns the reducer with that format, for an
+    annotation. Raises `InvalidUpdateError` (a `ValueError`) when a message to remove is not there.
     """
     if left is _missing or right is _missing:
         if left is not right:
@@ -211,7 +211,7 @@ def _add(history: History, news: list[BaseMessage]) -> History:
         buffer.items += news
         buffer.index.update(fresh)
     version = History(history)
-    list.extend(version, news)
+    super(History, version).extend(news)
     version._buffer = buffer  # pyright: ignore[reportPrivateUsage]
     return version
 

@@ -1,17 +1,18 @@
 """How a message comes into being: tags, the constructors, and the table of all classes.
 
-A msgspec Struct may define no `__init__`, and is made in C. What messages need beyond that is done by the metaclass:
+A msgspec Struct may define no `__init__`, and is made in C. What messages need beyond that is done by the
+metaclass:
 
-- `MessageMeta.__new__` gives each class its tag and its line in `message_classes`. Our own classes say `kind="human"`; a
-  user's subclass keeps its parent's `type` and is stored under `<type>/<module>.<name>`, or `<type>/<tag>` if it
-  says `tag="..."`;
-- `__call__` takes the fields, `content_blocks=`, `type=` and any keyword. What needs no care goes to C at once; all else goes
-  through `settle`, which asks the class's `_normalise` and then `make`;
-- `make` takes fields as they are: keys that the class does not know go into `extra`, and None stands for the default of
-  a field that is never None. Decoding, unpickling and merging use it.
+- `MessageMeta.__new__` gives each class its tag and its line in `message_classes`. Our own classes say
+  `kind="human"`; a user's subclass keeps its parent's `type` and is stored under `<type>/<module>.<name>`, or
+  `<type>/<tag>` if it says `tag="..."`;
+- `__call__` takes the fields, `content_blocks=`, `type=` and any keyword. What needs no care goes to C at once;
+  all else goes through `settle`, which asks the class's `_normalise` and then `make`;
+- `make` takes fields as they are: keys that the class does not know go into `extra`, and None stands for the
+  default of a field that is never None. Decoding, unpickling and merging use it.
 
-The signatures spell the fields out because every keyword that must be sorted through `**rest` costs 0.1 µs. They are hidden
-from type checkers, which read the `__init__` that each class declares for them.
+The signatures spell the fields out because every keyword that must be sorted through `**rest` costs 0.1 µs. They
+are hidden from type checkers, which read the `__init__` that each class declares for them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from msgspec import structs
 
 from loopwright.errors import UsageError
 from loopwright.messages.calls import normal_calls
+from loopwright.messages.plain import is_dict
 
 if TYPE_CHECKING:
     from loopwright.messages.base import BaseMessage
@@ -40,6 +42,7 @@ __all__ = [
     "plain_content",
     "settle",
     "stored_fields",
+    "tag_of",
 ]
 
 M = TypeVar("M", bound="BaseMessage")
@@ -56,8 +59,8 @@ _make: Any = msgspec.StructMeta.__call__  # the constructor in C
 class MessageMeta(msgspec.StructMeta):
     """The metaclass of all messages."""
 
-    def __new__(  # noqa: D102
-        mcls,  # noqa: N804
+    def __new__(  # noqa: PYI034 - a metaclass has no Self
+        mcls,
         name: str,
         bases: tuple[type, ...],
         namespace: dict[str, Any],
@@ -83,7 +86,7 @@ class MessageMeta(msgspec.StructMeta):
 
     if not TYPE_CHECKING:
 
-        def __call__(  # noqa: D102
+        def __call__(
             cls,  # noqa: N805
             content: Any = "",
             additional_kwargs: Any = None,
@@ -127,7 +130,7 @@ class AIMeta(MessageMeta):
 
     if not TYPE_CHECKING:
 
-        def __call__(  # noqa: D102
+        def __call__(
             cls,  # noqa: N805
             content: Any = "",
             additional_kwargs: Any = None,
@@ -177,7 +180,7 @@ class ToolMeta(MessageMeta):
 
     if not TYPE_CHECKING:
 
-        def __call__(  # noqa: D102
+        def __call__(
             cls,  # noqa: N805
             content: Any = "",
             additional_kwargs: Any = None,
@@ -279,6 +282,13 @@ def class_of(tag: str) -> type[BaseMessage] | None:
     return message_classes.get(tag) or message_classes.get(tag.partition("/")[0])
 
 
+def tag_of(message: BaseMessage | type[BaseMessage]) -> str:
+    """What a message, or a class of messages, is stored under."""
+    kept: Any = None if isinstance(message, type) else message.extra.get("type")
+    # `kept`: the message was read from elsewhere, and its class is not here.
+    return kept if isinstance(kept, str) else cast(str, message.__struct_config__.tag)
+
+
 def all_fields(message: BaseMessage) -> dict[str, Any]:
     """All fields as they are stored, by name, sharing what is inside."""
     return dict(zip(message.__struct_fields__, structs.astuple(message), strict=True))
@@ -325,7 +335,7 @@ def plain_content(cls: type[BaseMessage], content: Any) -> Any:
                     'write blocks like {"type": "text", "text": "..."}, or strings'
                 )
         return items
-    hint = "[block]" if isinstance(content, dict) else "str(value)"
+    hint = "[block]" if is_dict(content) else "str(value)"
     raise UsageError(
         f"{cls.__name__} content must be a string or a list of blocks, not {type(content).__name__}: write {hint}"
     )

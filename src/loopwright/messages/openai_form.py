@@ -3,9 +3,10 @@
 The form is what many programs besides OpenAI's speak. Rules:
 
 - contents that are words only become one string (`text_format="string"`), else a list of blocks;
-- calls that could not be parsed are sent with their raw text: they have been answered, and an answer needs its call;
-- reasoning is left out, as the form has no place for it; what is standard and unknown there, and foreign blocks, pass through or
-  are an error (`pass_through_unknown_blocks=False`).
+- calls that could not be parsed are sent with their raw text: they have been answered, and an answer needs its
+  call;
+- reasoning is left out, as the form has no place for it; what is standard and unknown there, and foreign blocks,
+  pass through or are an error (`pass_through_unknown_blocks=False`).
 """
 
 from __future__ import annotations

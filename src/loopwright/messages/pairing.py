@@ -4,12 +4,12 @@ In full:
 
 - after an AI message with calls come the results of its calls, all of them, in any order, and nothing between;
 - a call that could not be parsed is a call; every call has an id;
-- a result answers a call of the AI message before it, and no call is answered more often than it was made (an id may be
-  used twice in one message; one result is then enough).
+- a result answers a call of the AI message before it, and no call is answered more often than it was made (an id
+  may be used twice in one message; one result is then enough).
 
-`repair_history` moves results to their calls, writes the ones that are missing, and drops those that answer nothing. A result
-belongs to the last AI message before it that calls its id and still waits; if no message has called it yet, to the first that
-does so later.
+`repair_history` moves results to their calls, writes the ones that are missing, and drops those that answer
+nothing. A result belongs to the last AI message before it that calls its id and still waits; if no message has
+called it yet, to the first that does so later.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ def repair_history(
 ) -> list[BaseMessage]:
     """The messages with every call answered right after it; the very same list if nothing is wrong with it.
 
-    `text` is what a missing result says, or a function of the call that does; the reason why a call could not be parsed goes
-    before it. With `open_end`, calls of the last AI message are left waiting if only their results follow. A `History`
-    remembers what was in order: asking again looks at what is new.
+    `text` is what a missing result says, or a function of the call that does; the reason why a call could not be
+    parsed goes before it. With `open_end`, calls of the last AI message are left waiting if only their results
+    follow. A `History` remembers what was in order: asking again looks at what is new.
     """
     start = 0
     buffer = messages.buffer if isinstance(messages, History) else None

@@ -54,7 +54,17 @@ def is_of_type(message: BaseMessage, types: MessageTypes) -> bool:
 
 
 @overload
-def filter_messages(messages: None = None, **options: Any) -> MessageStep: ...
+def filter_messages(
+    messages: None = None,
+    *,
+    include_names: Sequence[str] | None = None,
+    exclude_names: Sequence[str] | None = None,
+    include_types: MessageTypes | None = None,
+    exclude_types: MessageTypes | None = None,
+    include_ids: Sequence[str] | None = None,
+    exclude_ids: Sequence[str] | None = None,
+    exclude_tool_calls: Sequence[str] | bool | None = None,
+) -> MessageStep: ...
 @overload
 def filter_messages(
     messages: Any,
@@ -80,8 +90,8 @@ def filter_messages(
 ) -> Any:
     """The messages that some `include_` admits (all, if there is none) and no `exclude_` shuts out.
 
-    `exclude_tool_calls=True` leaves out AI messages with calls and all results; a list of call ids leaves out these calls and
-    their results, and an AI message that loses its last call this way.
+    `exclude_tool_calls=True` leaves out AI messages with calls and all results; a list of call ids leaves out
+    these calls and their results, and an AI message that loses its last call this way.
     """
     if messages is None:
         options = {name: value for name, value in locals().items() if name != "messages" and value is not None}

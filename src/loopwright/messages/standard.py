@@ -1,10 +1,11 @@
 """Content in any provider's form, read as standard blocks.
 
-A row of `_READERS` says how one foreign block type is read; what no row knows becomes `non_standard`, whole, so that
-nothing is lost. Rules:
+A row of `_READERS` says how one foreign block type is read; what no row knows becomes `non_standard`, whole, so
+that nothing is lost. Rules:
 
-- an AI message's `tool_calls` are the truth about its calls: a call block in the content shows what `tool_calls` says under
-  that id (a person may have edited it), one that is not there any more is left out, and calls without a block come last;
+- an AI message's `tool_calls` are the truth about its calls: a call block in the content shows what `tool_calls`
+  says under that id (a person may have edited it), one that is not there any more is left out, and calls without a
+  block come last;
 - keys of a foreign block that have no standard place go into `extras`;
 - nothing in the message is changed; blocks that are standard already are handed on as they are.
 """
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from loopwright.messages.calls import parse_arguments
+from loopwright.messages.plain import is_dict, is_list
 
 if TYPE_CHECKING:
     from loopwright.messages.blocks import ContentBlock
@@ -97,9 +99,8 @@ def _call_block(call: Mapping[str, Any]) -> Block:
 
 def _kept_aside(more: Mapping[str, Any], content: Any) -> Iterator[Block]:
     """Reasoning and refusals that some integrations keep beside the content."""
-    present: set[Any] = (
-        {block.get("type") for block in content if isinstance(block, dict)} if isinstance(content, list) else set()
-    )
+    blocks = [block for block in content if is_dict(block)] if is_list(content) else []
+    present = {block.get("type") for block in blocks}
     reasoning = more.get("reasoning_content")
     if isinstance(reasoning, str) and reasoning and not present & {"reasoning", "thinking"}:
         yield {"type": "reasoning", "reasoning": reasoning}

@@ -2,8 +2,8 @@
 
 Rules:
 
-- what is returned is valid: a call and its results are one unit that stays or goes whole (`pairing.py` restores an input that is
-  broken; only calls at the very end may wait for results);
+- what is returned is valid: a call and its results are one unit that stays or goes whole (`pairing.py` restores an
+  input that is broken; only calls at the very end may wait for results);
 - nothing given is changed; with `include_system` the first system message always stays, whatever it costs;
 - `strategy="last"` keeps the longest end that fits, `"first"` the longest beginning;
 - `start_on` and `end_on` drop units from the kept part until one begins, or ends, with such a message.
@@ -26,15 +26,26 @@ from loopwright.messages.select import MessageStep, MessageTypes, is_of_type
 __all__ = ["TokenCounter", "trim_messages"]
 
 TokenCounter: TypeAlias = Any
-"""A function of a list of messages (or of one `BaseMessage`, by its annotation), `len`, `"approximate"`, or a model with
-`get_num_tokens_from_messages`."""
+"""A function of a list of messages (or of one `BaseMessage`, by its annotation), `len`, `"approximate"`, or a model
+with `get_num_tokens_from_messages`."""
 
 _Count: TypeAlias = Callable[[list[BaseMessage]], int]
 _Unit: TypeAlias = list[BaseMessage]
 
 
 @overload
-def trim_messages(messages: None = None, **options: Any) -> MessageStep: ...
+def trim_messages(
+    messages: None = None,
+    *,
+    max_tokens: int,
+    token_counter: TokenCounter,
+    strategy: Literal["first", "last"] = "last",
+    allow_partial: bool = False,
+    end_on: MessageTypes | None = None,
+    start_on: MessageTypes | None = None,
+    include_system: bool = False,
+    text_splitter: Any = None,
+) -> MessageStep: ...
 @overload
 def trim_messages(
     messages: Any,
@@ -62,9 +73,9 @@ def trim_messages(
 ) -> Any:
     """The end (or the beginning) of a conversation that has at most `max_tokens` tokens.
 
-    With `allow_partial`, the message at the cut gives as much of its text as fits; `text_splitter` is a function that cuts a text
-    into pieces (lines, if it is missing), or an object with `split_text`. Raises `UsageError` for options that
-    contradict each other.
+    With `allow_partial`, the message at the cut gives as much of its text as fits; `text_splitter` is a function
+    that cuts a text into pieces (lines, if it is missing), or an object with `split_text`. Raises `UsageError` for
+    options that contradict each other.
     """
     if messages is None:
         return MessageStep(trim_messages, {name: value for name, value in locals().items() if name != "messages"})
@@ -119,7 +130,7 @@ def _fitting(
     *,
     from_end: bool,
 ) -> list[_Unit]:
-    """As many units from one end as fit beside `head`, found by halving; then a part of the next, if it may be split."""
+    """As many units from one end as fit beside `head`, found by halving; then a part of the next, if allowed."""
 
     def part(number: int) -> list[_Unit]:
         if not from_end:
@@ -172,7 +183,7 @@ def _splitter(splitter: Any) -> Callable[[str], list[str]]:
     if splitter is None:
         return lambda text: text.splitlines(keepends=True)
     if callable(splitter):
-        return splitter
+        return cast(Callable[[str], list[str]], splitter)
     if callable(getattr(splitter, "split_text", None)):
         return splitter.split_text
     raise UsageError("text_splitter must be a function from a text to its pieces, or have split_text")
@@ -189,8 +200,9 @@ def _counter(counter: Any) -> _Count:
             f"token_counter is {counter!r}: "
             'write "approximate", len, a model, or a function of a list of messages that returns a number'
         )
+    count = cast(Callable[[Any], int], counter)
     annotations: dict[str, Any] = getattr(counter, "__annotations__", {})
     first = next((kind for name, kind in annotations.items() if name != "return"), None)
     if first == "BaseMessage" or (isinstance(first, type) and issubclass(first, BaseMessage)):
-        return lambda messages: sum(counter(message) for message in messages)
-    return cast(_Count, counter)
+        return lambda messages: sum(count(message) for message in messages)
+    return count

@@ -1,7 +1,7 @@
 """Adding up token usage.
 
-Rules: None counts as nothing; details are added key by key, also those that only one provider has; `total_tokens` that is
-missing is input plus output.
+Rules: None counts as nothing; details are added key by key, also those that only one provider has; `total_tokens`
+that is missing is input plus output.
 """
 
 from __future__ import annotations
