@@ -9,7 +9,8 @@ from loopwright.checkpoint.base import require_thread_id
 from loopwright.checkpoint.memory import InMemorySaver, MemorySaver
 from loopwright.errors import UsageError
 from loopwright.messages.history import add_messages
-from tests.checkpoint.contract import SaverContract, record
+from tests.checkpoint.contract import SaverContract
+from tests.checkpoint.records import loaded, record
 
 
 class TestInMemorySaver(SaverContract):
@@ -35,11 +36,11 @@ def test_a_loaded_history_shares_what_is_stored():
     history = add_messages([], ["one"])
     saver.save(record("c1", values={"messages": history}))
 
-    found = saver.load("t").values["messages"]
+    found = loaded(saver).values["messages"]
     assert found.buffer is history.buffer
     grown = add_messages(found, ["two"])
     saver.save(record("c2", "c1", values={"messages": grown}), {"messages"})
-    assert saver.load("t").values["messages"].buffer is history.buffer
+    assert loaded(saver).values["messages"].buffer is history.buffer
 
 
 def test_plain_lists_share_what_they_begin_with():
@@ -52,7 +53,7 @@ def test_plain_lists_share_what_they_begin_with():
         saver.save(record(f"c{number}", f"c{number - 1}", values={"log": log}), {"log"})
 
     assert saver.size_report()["bytes"] < alone * 1.2
-    assert saver.load("t").values["log"] == log
+    assert loaded(saver).values["log"] == log
 
 
 def test_the_report_measures_what_msgpack_cannot_write():

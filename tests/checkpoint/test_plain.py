@@ -53,6 +53,12 @@ class Fixed:
     parts: object = ()
 
 
+@dataclasses.dataclass(unsafe_hash=True)
+class Hashable:
+    name: str
+    parts: list = dataclasses.field(default_factory=list, hash=False)
+
+
 class Slotted:
     __slots__ = "extra"  # noqa: PLC0205 - a lone string is what is tested
 
@@ -151,7 +157,7 @@ COPIED = [
     ([1],),
     Item("a", [1]),
     Fixed("a", [1]),
-    Model(name="a", parts=[1], more={"b": [2]}),
+    Model.model_validate({"name": "a", "parts": [1], "more": {"b": [2]}}),
     Bare(name="a"),
     Point(1, [2]),
     Mutable([1]),
@@ -171,16 +177,18 @@ def test_what_can_change_is_copied(value):
 
 
 def test_a_frozenset_of_changeable_things_is_copied():
-    item = Frozen((Item("a"),))
-    hashable = type("Hashable", (Item,), {"__hash__": lambda self: 1})("a")
-    copied = plain_copy((frozenset({hashable}), item))
+    item: typing.Any = Frozen((Item("a"),))
+    hashable = Hashable("a")
+    copied: typing.Any = plain_copy((frozenset({hashable}), item))
 
     assert next(iter(copied[0])) is not hashable
     assert copied[1].items[0] is not item.items[0]
 
 
 def test_copies_are_deep():
-    item, model, mutable = Item("a", [[1]]), Model(name="a", parts=[[1]], more=[1]), Mutable([[1]])
+    item: typing.Any = Item("a", [[1]])
+    model: typing.Any = Model.model_validate({"name": "a", "parts": [[1]], "more": [1]})
+    mutable = Mutable([[1]])
     model._private = [1]
     item.late = [1]
     item.beside = [1]
@@ -290,7 +298,7 @@ def test_an_open_socket_is_refused():
 
 
 def holding(lock) -> list[tuple[object, str]]:
-    item = Item("a")
+    item: typing.Any = Item("a")
     item.beside = lock
     private = Model(name="a")
     private._private = {"k": lock}
@@ -304,7 +312,7 @@ def holding(lock) -> list[tuple[object, str]]:
         (Item("a", [lock]), ".parts[0]"),
         (item, ".beside"),
         (Model(name="a", lock=lock), ".lock"),
-        (Model(name="a", more=[lock]), ".more[0]"),
+        (Model.model_validate({"name": "a", "more": [lock]}), ".more[0]"),
         (private, '._private["k"]'),
         (Point(1, lock), ".tail"),
         (Mutable([lock]), ".items[0]"),

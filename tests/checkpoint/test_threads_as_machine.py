@@ -14,6 +14,7 @@ from loopwright.checkpoint.memory import InMemorySaver
 from loopwright.errors import ThreadConflictError
 from loopwright.messages import HumanMessage, RemoveMessage
 from loopwright.messages.history import History, add_messages
+from tests.checkpoint.records import loaded
 
 THREADS = ("ann", "bob")
 values = st.recursive(st.integers() | st.text(max_size=3), lambda inner: st.lists(inner, max_size=3), max_leaves=5)
@@ -49,7 +50,7 @@ class Threads(RuleBasedStateMachine):
         if not known:
             return None, {"messages": History(), "log": [], "note": None}
         id = data.draw(st.sampled_from([self.heads[thread], *known]))
-        return id, self.saver.load(thread, "", id).values
+        return id, loaded(self.saver, thread, id).values
 
     @rule(thread=st.sampled_from(THREADS), texts=st.lists(st.text(max_size=3), max_size=3), data=st.data())
     def talk(self, thread, texts, data):
@@ -88,7 +89,7 @@ class Threads(RuleBasedStateMachine):
         """A caller who writes into what it loaded spoils its own copy only."""
         thread = data.draw(st.sampled_from(sorted(self.model)))
         id = data.draw(st.sampled_from(list(self.model[thread])))
-        found = self.saver.load(thread, "", id)
+        found = loaded(self.saver, thread, id)
         found.values["messages"].append(HumanMessage("spoilt"))
         found.values["log"].append("spoilt")
         if isinstance(found.values["note"], list):

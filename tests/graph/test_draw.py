@@ -295,7 +295,7 @@ def test_print_ascii_prints_it(capsys):
 
 def test_pictures_as_images_are_not_offered():
     with pytest.raises(AttributeError):
-        AGENT.draw_mermaid_png()
+        AGENT.draw_mermaid_png()  # pyright: ignore[reportAttributeAccessIssue]
 
 
 names = st.lists(st.text("abc_. :", min_size=1, max_size=6), min_size=1, max_size=7, unique=True)

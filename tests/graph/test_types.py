@@ -60,7 +60,7 @@ def test_a_command_shows_what_it_does_and_no_more():
     assert repr(Command(goto="a")) == "Command(goto='a')"
     assert Command.PARENT == "__parent__"
     with pytest.raises(TypeError):
-        Command({"a": 1})
+        Command({"a": 1})  # pyright: ignore[reportCallIssue]
 
 
 def test_a_command_may_name_its_targets_in_an_annotation():

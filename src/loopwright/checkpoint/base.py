@@ -38,7 +38,9 @@ __all__ = [
     "Pending",
     "Record",
     "SizeReport",
+    "Strategy",
     "Write",
+    "as_tuple",
     "config_of",
     "require_thread_id",
 ]

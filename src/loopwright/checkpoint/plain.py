@@ -25,9 +25,10 @@ from loopwright.errors import UnstorableError
 from loopwright.messages.base import BaseMessage
 from loopwright.messages.history import History
 
-__all__ = ["check_storable", "plain_copy"]
+__all__ = ["Registered", "check_storable", "plain_copy"]
 
 Registered = Container[type] | None
+"""The classes that stored bytes may name; None: any that is of a storable kind."""
 _Take = Callable[[Any, Registered], Any]
 """Returns the value itself if nothing in it can change, else a copy. Raises `_Refused`."""
 
@@ -35,7 +36,7 @@ _Take = Callable[[Any, Registered], Any]
 def check_storable(value: Any, path: str = "state", registered: Registered = None) -> None:
     """Raise `UnstorableError` if `value` cannot be stored; `path` is what its message begins with.
 
-    `registered` holds the classes that may be instantiated on loading; None: all of the kinds named above.
+    A class of the kinds named above must be in `registered`.
     """
     plain_copy(value, path, registered)
 

@@ -26,7 +26,7 @@ class Scale:
         return self._total
 
     def add(self, value: Any) -> None:
-        self._total += encoded_size(value)
+        self._total += _encoded_size(value)
 
     def add_once(self, key: object, value: Any) -> None:
         """Count `value`, unless this very `key` was counted before."""
@@ -40,7 +40,7 @@ class Scale:
         self._lists[id(items)] = items, longest
 
 
-def encoded_size(value: Any) -> int:
+def _encoded_size(value: Any) -> int:
     """Bytes of `value` in msgpack; of its text where msgpack has no form for it."""
     try:
         return len(_encoder.encode(value))
