@@ -331,7 +331,8 @@ class InMemorySaver(BaseCheckpointSaver):
                     if isinstance(cell, _Lines):
                         scale.add_items(cell.items, cell.length)
                     elif type(cell.value) is list:
-                        scale.add_items(cell.value, len(cell.value))
+                        kept = cast("list[Any]", cell.value)
+                        scale.add_items(kept, len(kept))
                     else:
                         scale.add_once(cell, cell.value)
             return {"bytes": scale.bytes(), "threads": len({owner for owner, _ in rows}), "checkpoints": len(rows)}
