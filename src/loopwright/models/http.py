@@ -3,8 +3,6 @@
 Rules:
 
 - httpx2 is imported when the first request is made, and never by importing this module;
-- one client for all blocking calls of a model, one for each event loop; they are made when first used, closed with the
-  loop or with the model, and never used in a forked child;
 - a call is tried again only before its first byte was handed on, at most `max_retries` times: after connection errors,
   408, 409, 425, 429 and 5xx, waiting as long as the provider asks (up to a minute) or with exponential backoff and
   jitter. Not tried again: what the account cannot pay for, and an answer that did not come in time, because the
@@ -17,22 +15,17 @@ Rules:
 from __future__ import annotations
 
 import itertools
-import os
-import threading
-import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from typing import Any, NamedTuple
 
-from loopwright.errors import ModelError, ModelTimeoutError, UsageError
+from loopwright.errors import ModelError, ModelTimeoutError
+from loopwright.models.http_clients import Clients, Lane
 from loopwright.models.wire_errors import Peer, from_exception, from_response
 
 __all__ = ["Timeouts", "Wire", "WireHeaders", "WireRequest", "wait_before_retry"]
 
 LONGEST_WAIT_S = 60.0
 """A provider that asks for more patience than this gets none: the error goes up, with `retry_after`."""
-
-_CONNECTIONS = 1000
-_IDLE_CONNECTIONS = 256
 
 
 class WireHeaders(dict[str, str]):
@@ -75,25 +68,33 @@ class Wire:
         """`timeouts` None means the defaults, or with a client of the user's own, that client's."""
         self.timeouts = timeouts
         self.max_retries = max_retries
-        self._own = http_client
-        self._own_async = http_async_client
+        self._own = None if http_client is None else Lane(http_client)
+        self._own_async = None if http_async_client is None else Lane(http_async_client)
         self._sleep = sleep or _sleep
         self._asleep = asleep or _asleep
-        self._clients = _Clients()
+        self._clients = Clients()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled and deeply copied without its connections."""
+        own, own_async = (lane and lane.client for lane in (self._own, self._own_async))
+        return _remade, (self.timeouts, self.max_retries, own, own_async)
 
     # -- blocking ---------------------------------------------------------------------------------------------------
 
     def read(self, request: WireRequest) -> bytes:
         """The whole body of the answer. Raises a `ModelError`."""
         for attempt in itertools.count():
+            lane = self._own or self._clients.blocking(request.url)
             try:
-                response = self._send(request, streamed=False)
+                response = self._send(lane, request, streamed=False)
                 try:
                     return _guarded(request.peer, response.read)
                 finally:
                     response.close()
             except ModelError as error:
                 wait = self._wait_s(request, error, attempt)
+            finally:
+                lane.leave()
             self._sleep(wait)
         raise AssertionError
 
@@ -101,8 +102,9 @@ class Wire:
         """The body of the answer as it arrives, in pieces of any size. Close the generator to hang up."""
         for attempt in itertools.count():
             received = 0
+            lane = self._own or self._clients.blocking(request.url)
             try:
-                response = self._send(request, streamed=True)
+                response = self._send(lane, request, streamed=True)
                 try:
                     for piece in response.iter_bytes() if _is_packed(response) else response.iter_raw():
                         received += len(piece)
@@ -116,14 +118,15 @@ class Wire:
                 if received:
                     raise
                 wait = self._wait_s(request, error, attempt)
+            finally:
+                lane.leave()
             self._sleep(wait)
 
-    def _send(self, request: WireRequest, *, streamed: bool) -> Any:
+    def _send(self, lane: Lane, request: WireRequest, *, streamed: bool) -> Any:
         """An answer with a status of 2xx, its body unread."""
-        client = self._own or self._clients.blocking(request.url)
-        made = self._build(client, request, streamed, self._own is not None)
         try:
-            response = client.send(made, stream=True, follow_redirects=True)
+            made = self._build(lane, request, streamed)
+            response = lane.client.send(made, stream=True, follow_redirects=True)
         except Exception as exc:
             raise from_exception(request.peer, exc) from exc
         if 200 <= response.status_code < 300:
@@ -140,14 +143,17 @@ class Wire:
     async def aread(self, request: WireRequest) -> bytes:
         """`read`, on an event loop."""
         for attempt in itertools.count():
+            lane = self._own_async or await self._clients.on_loop(request.url)
             try:
-                response = await self._asend(request, streamed=False)
+                response = await self._asend(lane, request, streamed=False)
                 try:
                     return await _aguarded(request.peer, response.aread)
                 finally:
                     await response.aclose()
             except ModelError as error:
                 wait = self._wait_s(request, error, attempt)
+            finally:
+                lane.leave()
             await self._asleep(wait)
         raise AssertionError
 
@@ -155,8 +161,9 @@ class Wire:
         """`pieces`, on an event loop. Closing it with `aclose()`, or cancelling its task, hangs up."""
         for attempt in itertools.count():
             received = 0
+            lane = self._own_async or await self._clients.on_loop(request.url)
             try:
-                response = await self._asend(request, streamed=True)
+                response = await self._asend(lane, request, streamed=True)
                 chunks = response.aiter_bytes() if _is_packed(response) else response.aiter_raw()
                 try:
                     async for piece in chunks:
@@ -172,13 +179,14 @@ class Wire:
                 if received:
                     raise
                 wait = self._wait_s(request, error, attempt)
+            finally:
+                lane.leave()
             await self._asleep(wait)
 
-    async def _asend(self, request: WireRequest, *, streamed: bool) -> Any:
-        client = self._own_async or await self._clients.on_loop(request.url)
-        made = self._build(client, request, streamed, self._own_async is not None)
+    async def _asend(self, lane: Lane, request: WireRequest, *, streamed: bool) -> Any:
         try:
-            response = await client.send(made, stream=True, follow_redirects=True)
+            made = self._build(lane, request, streamed)
+            response = await lane.client.send(made, stream=True, follow_redirects=True)
         except Exception as exc:
             raise from_exception(request.peer, exc) from exc
         if 200 <= response.status_code < 300:
@@ -192,14 +200,14 @@ class Wire:
 
     # -- decisions --------------------------------------------------------------------------------------------------
 
-    def _build(self, client: Any, request: WireRequest, streamed: bool, is_own: bool) -> Any:
+    def _build(self, lane: Lane, request: WireRequest, streamed: bool) -> Any:
         """The HTTP client's own request object."""
         extensions: dict[str, Any] = {}
-        if self.timeouts is not None or not is_own:
+        if self.timeouts is not None or lane not in (self._own, self._own_async):
             connect, first, _ = self.timeouts or Timeouts()
             extensions["timeout"] = {"connect": connect, "read": first, "write": first, "pool": None}
         encoding = {"accept-encoding": "identity"} if streamed else {}  # packed streams come in lumps
-        return client.build_request(
+        return lane.client.build_request(
             "POST",
             request.url,
             headers={**request.headers, **encoding},
@@ -233,6 +241,10 @@ class Wire:
     async def aclose(self) -> None:
         """Close the running loop's client now."""
         await self._clients.close_on_loop()
+
+
+def _remade(timeouts: Timeouts | None, max_retries: int, own: Any, own_async: Any) -> Wire:
+    return Wire(timeouts=timeouts, max_retries=max_retries, http_client=own, http_async_client=own_async)
 
 
 def wait_before_retry(error: ModelError, attempt: int, max_retries: int) -> float | None:
@@ -277,128 +289,3 @@ async def _asleep(seconds: float) -> None:
     import asyncio
 
     await asyncio.sleep(seconds)
-
-
-# -- clients --------------------------------------------------------------------------------------------------------
-
-
-class _Clients:
-    """The HTTP clients of one model, by world."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._forget()
-        _living.add(self)
-
-    def _forget(self) -> None:
-        self._blocking: Any = None
-        self._closer: Any = None
-        self.loops: dict[int, tuple[weakref.ref[Any], Any, Any]] = {}
-
-    def blocking(self, url: str) -> Any:
-        client = self._blocking
-        if client is None:
-            with self._lock:
-                client = self._blocking
-                if client is None:
-                    import httpx2
-
-                    client = httpx2.Client(verify=_tls(url), limits=_limits())
-                    self._blocking = client
-                    self._closer = weakref.finalize(self, client.close)
-        return client
-
-    async def on_loop(self, url: str) -> Any:
-        """The running loop's client. It is closed when the loop shuts its asynchronous generators down."""
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        found = self.loops.get(id(loop))
-        if found is not None and found[0]() is loop:
-            return found[2]
-        import httpx2
-
-        client = httpx2.AsyncClient(verify=_tls(url), limits=_limits())
-        keeper = _keep(client, weakref.ref(self), id(loop))
-        await anext(keeper)
-        with self._lock:
-            self.loops = {
-                key: entry for key, entry in self.loops.items() if (old := entry[0]()) and not old.is_closed()
-            }
-            self.loops[id(loop)] = (weakref.ref(loop), keeper, client)
-        return client
-
-    def close_blocking(self) -> None:
-        client, self._blocking = self._blocking, None
-        if client is not None:
-            self._closer.detach()
-            client.close()
-
-    async def close_on_loop(self) -> None:
-        import asyncio
-
-        found = self.loops.pop(id(asyncio.get_running_loop()), None)
-        if found is not None:
-            await found[1].aclose()
-
-    def leave_to_parent(self) -> None:
-        """In a forked child: the sockets are the parent's, they must be neither used nor shut down here."""
-        _inherited.append((self._blocking, self.loops))
-        if self._closer is not None:
-            self._closer.detach()
-        self._lock = threading.Lock()
-        self._forget()
-
-
-async def _keep(client: Any, clients: weakref.ref[_Clients], key: int) -> AsyncGenerator[None, None]:
-    """Holds a client until its loop ends.
-
-    `asyncio.run` closes the generators that are left before it closes the loop, which is the only notice of its end
-    that a loop gives. Dropping the last reference has the same effect.
-    """
-    try:
-        yield
-    finally:
-        owner = clients()
-        if owner is not None and (entry := owner.loops.get(key)) and entry[2] is client:
-            del owner.loops[key]
-        await client.aclose()
-
-
-_living: weakref.WeakSet[_Clients] = weakref.WeakSet()
-_inherited: list[Any] = []
-_tls_context: Any = None
-
-
-def _after_fork() -> None:
-    for clients in list(_living):
-        clients.leave_to_parent()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
-def _limits() -> Any:
-    """For a thousand concurrent runs below the usual limit of 1024 open files; more requests wait their turn."""
-    import httpx2
-
-    return httpx2.Limits(
-        max_connections=_CONNECTIONS, max_keepalive_connections=_IDLE_CONNECTIONS, keepalive_expiry=30.0
-    )
-
-
-def _tls(url: str) -> Any:
-    """One TLS context for the process (60 ms to make). Plain HTTP without a proxy gets one that trusts nobody."""
-    global _tls_context
-    import ssl
-    from urllib.request import getproxies
-
-    if url.startswith("http://") and not getproxies():
-        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if not url.startswith(("http://", "https://")):
-        raise UsageError(f"base_url must begin with https:// or http://, not {url!r}")
-    if _tls_context is None:
-        import httpx2
-
-        _tls_context = httpx2.create_ssl_context()
-    return _tls_context

@@ -153,7 +153,7 @@ def error_in_stream(peer: Peer, value: Any) -> StreamError:
     retryable = _by_status(inner, code, sentence).retryable if inner else False
     return StreamError(
         f"{peer.label} reported an error inside the stream: {sentence}",
-        status_code=inner,
+        status_code=inner or None,
         retryable=retryable,
         code=code,
         body=_cleaned(peer, value),
@@ -290,10 +290,10 @@ def _said(value: Any) -> str:
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         place = fields.get("loc")
-        said = fields.get("msg") or fields.get("message")
-        if isinstance(said, str):
+        said = fields.get("msg") or fields.get("message") or fields.get("detail")
+        if said:
             where = ".".join(str(step) for step in cast("list[Any]", place)) + ": " if isinstance(place, list) else ""
-            return f"{where}{said}"
+            return f"{where}{_said(said)}"
     return str(cast("Any", value))
 
 

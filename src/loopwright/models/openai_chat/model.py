@@ -124,7 +124,7 @@ class ChatOpenAI(BaseChatModel):
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """Only what was set: most settings are the provider's."""
-        shown = self.model_fields_set | {"provider", "base_url"}
+        shown = self.model_fields_set
         return ((name, value) for name, value in super().__repr_args__() if name in shown and value is not None)
 
     # -- the four methods -------------------------------------------------------------------------------------------
