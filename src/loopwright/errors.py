@@ -21,6 +21,7 @@ LoopwrightError
 │   ├── StreamError                 an error event inside a stream that had begun
 │   └── InvalidResponseError        a 200 that is no answer of that API
 ├── ToolException                   a tool's own word that it failed
+│   └── ToolInvocationError         the model's arguments do not fit the tool
 ├── OutputParserException           text that should have been parsed and could not be
 ├── LimitReachedError               `on_limit="raise"`: names the limit
 ├── GraphRecursionError             `recursion_limit` steps were made (is also a RecursionError)
@@ -63,6 +64,7 @@ __all__ = [
     "ThreadConflictError",
     "ToolDefinitionError",
     "ToolException",
+    "ToolInvocationError",
     "UnstorableError",
     "UsageError",
 ]
@@ -197,6 +199,15 @@ class ToolException(LoopwrightError):
     def __init__(self, *args: Any, artifact: Any = None) -> None:
         super().__init__(*args)
         self.artifact = artifact
+
+
+class ToolInvocationError(ToolException):
+    """The arguments that a model sent do not fit the tool. Its text names each place, and only what the model sent."""
+
+    def __init__(self, *args: Any, source: Exception | None = None) -> None:
+        super().__init__(*args)
+        self.source = source
+        """pydantic's `ValidationError`, if there is one."""
 
 
 class OutputParserException(LoopwrightError, ValueError):

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, Union, cast
 
 from loopwright.errors import UsageError
 
-__all__ = ["json_schema", "schema_description", "schema_name", "union_members", "validate"]
+__all__ = ["json_schema", "readable", "schema_description", "schema_name", "union_members", "validate"]
 
 _KINDS = "a pydantic model, a dataclass, a TypedDict or a JSON schema dictionary"
 
@@ -99,14 +99,14 @@ def _adapter(schema: Any) -> Any:
 
     if not (isinstance(schema, type) and _describes_object(schema)):
         raise UsageError(f"{schema!r} is no schema: give {_KINDS}")
-    return TypeAdapter(_readable(schema, {}))
+    return TypeAdapter(readable(schema, {}))
 
 
 def _describes_object(schema: Any) -> bool:
     return any(hasattr(schema, mark) for mark in ("model_json_schema", "__dataclass_fields__", "__required_keys__"))
 
 
-def _readable(kind: Any, seen: dict[Any, Any]) -> Any:
+def readable(kind: Any, seen: dict[Any, Any]) -> Any:
     """The type with every `typing.TypedDict` in it remade as one that pydantic reads on each Python version.
 
     Before Python 3.12 pydantic refuses `typing.TypedDict`. A bare string in `Annotated` becomes the description.
@@ -117,8 +117,8 @@ def _readable(kind: Any, seen: dict[Any, Any]) -> Any:
     if origin is None or not args or origin is Literal:
         return kind
     if origin is Annotated:
-        return Annotated[(_readable(args[0], seen), *_annotations(args[1:]))]  # type: ignore[return-value]
-    new = tuple(_readable(arg, seen) for arg in args)
+        return Annotated[(readable(args[0], seen), *_annotations(args[1:]))]  # type: ignore[return-value]
+    new = tuple(readable(arg, seen) for arg in args)
     if new == args:
         return kind
     if origin is types.UnionType:
@@ -141,7 +141,7 @@ def _typed_dict(kind: Any, seen: dict[Any, Any]) -> Any:
         while typing.get_origin(bare) in (Required, NotRequired, ReadOnly):
             bare = typing.get_args(bare)[0]
         wrap = Required if name in kind.__required_keys__ else NotRequired
-        fields[name] = wrap[_readable(bare, seen)]
+        fields[name] = wrap[readable(bare, seen)]
     made: Any = TypedDict(kind.__name__, fields)  # type: ignore[misc]
     made.__doc__, made.__module__ = kind.__doc__, kind.__module__
     seen[kind] = made
