@@ -330,9 +330,6 @@ class InMemorySaver(BaseCheckpointSaver):
                 for cell in (row.metadata, row.pending, *row.cells.values(), *_cells_of(row.writes)):
                     if isinstance(cell, _Lines):
                         scale.add_items(cell.items, cell.length)
-                    elif type(cell.value) is list:
-                        kept = cast("list[Any]", cell.value)
-                        scale.add_items(kept, len(kept))
                     else:
                         scale.add_once(cell, cell.value)
             return {"bytes": scale.bytes(), "threads": len({owner for owner, _ in rows}), "checkpoints": len(rows)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -21,7 +21,9 @@ class Scale:
         """All that was added. Items of lists are looked at here: a list that a thousand checkpoints show, once."""
         for items, length in self._lists.values():
             for item in items[:length]:
-                self.add_once(item, item)
+                if id(item) not in self._seen:
+                    self._seen[id(item)] = item
+                    self.add(item)
         self._lists.clear()
         return self._total
 
@@ -29,9 +31,14 @@ class Scale:
         self._total += _encoded_size(value)
 
     def add_once(self, key: object, value: Any) -> None:
-        """Count `value`, unless this very `key` was counted before."""
-        if id(key) not in self._seen:
-            self._seen[id(key)] = key
+        """Count `value`, unless this very `key` was counted before; of a list, each item."""
+        if id(key) in self._seen:
+            return
+        self._seen[id(key)] = key
+        if type(value) is list:
+            items = cast("list[Any]", value)
+            self.add_items(items, len(items))
+        else:
             self.add(value)
 
     def add_items(self, items: list[Any], length: int) -> None:
