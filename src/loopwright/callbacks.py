@@ -289,7 +289,7 @@ class CallbackRun:
         targets = self.callbacks.targets("on_llm_new_token")
         if not targets:
             return None
-        return TokenTeller(targets, self._told("on_llm_new_token", {}), port.prefers_async)
+        return TokenTeller(targets, self._told("on_llm_new_token", {}), port.asynchronous)
 
     def _told(self, event: str, kwargs: dict[str, Any]) -> dict[str, Any]:
         about = self.callbacks

@@ -2,7 +2,8 @@
 
 from loopwright.models.base import BaseChatModel
 from loopwright.models.cache import InMemoryCache
+from loopwright.models.catalogue import init_chat_model
 from loopwright.models.like import ModelLike
 from loopwright.models.rate_limit import BaseRateLimiter, InMemoryRateLimiter
 
-__all__ = ["BaseChatModel", "BaseRateLimiter", "InMemoryCache", "InMemoryRateLimiter", "ModelLike"]
+__all__ = ["BaseChatModel", "BaseRateLimiter", "InMemoryCache", "InMemoryRateLimiter", "ModelLike", "init_chat_model"]

@@ -101,7 +101,7 @@ class BaseChatModel(BaseModel, ModelLike):
             await self._consume(port, messages, stop, kwargs, take)
             return finish()
         plain, coro = methods.generate, methods.agenerate
-        use_coro = coro is not None and (port.prefers_async or plain is None)
+        use_coro = coro is not None and (port.asynchronous or plain is None)
         method = coro if use_coro else plain
         assert method is not None
         arguments = method.arguments(self, stop, kwargs)

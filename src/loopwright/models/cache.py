@@ -80,7 +80,7 @@ class Memory(NamedTuple):
     async def _call(self, port: Port, name: str, *args: Any) -> Any:
         if isinstance(self.cache, InMemoryCache):
             return getattr(self.cache, name)(*args)
-        if port.prefers_async and hasattr(self.cache, f"a{name}"):
+        if port.asynchronous and hasattr(self.cache, f"a{name}"):
             return await port.call(getattr(self.cache, f"a{name}"), *args, is_async=True)
         return await port.call(getattr(self.cache, name), *args, is_async=False)
 

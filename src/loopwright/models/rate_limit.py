@@ -103,7 +103,7 @@ async def wait_for(limiter: Any, port: Port) -> None:
             except BaseException:
                 limiter.give_back()
                 raise
-    elif port.prefers_async:
+    elif port.asynchronous:
         await port.call(limiter.aacquire, blocking=True, is_async=True)
     else:
         await port.call(limiter.acquire, blocking=True, is_async=False)

@@ -201,8 +201,8 @@ class ScriptedModel(BaseChatModel):
             reply = say(item)
         elif isinstance(item, BaseException):
             reply = Reply(error=item)
-        elif isinstance(item, type) and issubclass(item, BaseException):
-            reply = Reply(error=item())
+        elif isinstance(item, type) and issubclass(cast("type[Any]", item), BaseException):
+            reply = Reply(error=cast("type[BaseException]", item)())
         elif isinstance(item, AIMessage):
             reply = Reply(item)
         elif isinstance(item, dict):
