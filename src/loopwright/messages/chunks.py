@@ -142,7 +142,7 @@ def merge_contents(contents: list[Any]) -> Any:
             if item:
                 _add_block(blocks, latest, {"type": "text", "text": item} if isinstance(item, str) else item)
     # The texts of one block were gathered in lists, to stay linear.
-    return [_joined(block) for block in blocks]
+    return [_joined(block) for block in blocks] or ""
 
 
 def _add_block(blocks: list[Any], latest: dict[Any, int], block: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ from loopwright.ids import new_id
 from loopwright.messages.base import AIMessage, BaseMessage, ToolMessage
 from loopwright.messages.history import History
 
-__all__ = ["NOT_RUN", "calls_of", "find_broken_pair", "repair_history"]
+__all__ = ["NOT_RUN", "calls_of", "find_broken_pair", "repair_history", "with_call_ids"]
 
 NOT_RUN = "This call was not run: nothing is known of a result."
 
@@ -110,14 +110,8 @@ class _Asking:
     """An AI message with calls, and the results found for them."""
 
     def __init__(self, message: AIMessage, at: int) -> None:
+        message = with_call_ids(message)
         calls = calls_of(message)
-        if not all(call["id"] for call in calls):
-            message = structs.replace(
-                message,
-                tool_calls=[_with_call_id(call) for call in message.tool_calls],
-                invalid_tool_calls=[_with_call_id(call) for call in message.invalid_tool_calls],
-            )
-            calls = calls_of(message)
         self.message = message
         self.at = at
         self.calls: list[Any] = calls
@@ -142,6 +136,17 @@ class _Asking:
                 if call.get("error"):
                     words = f"{call['error']}. {words}"
                 yield ToolMessage(words, tool_call_id=call["id"], name=call["name"], status="error", id=new_id())
+
+
+def with_call_ids(message: AIMessage) -> AIMessage:
+    """The message with an id for each of its calls; itself if they have one. Some servers give none."""
+    if all(call["id"] for call in message.tool_calls) and all(call["id"] for call in message.invalid_tool_calls):
+        return message
+    return structs.replace(
+        message,
+        tool_calls=[_with_call_id(call) for call in message.tool_calls],
+        invalid_tool_calls=[_with_call_id(call) for call in message.invalid_tool_calls],
+    )
 
 
 def _with_call_id(call: Any) -> Any:
