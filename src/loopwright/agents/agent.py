@@ -14,7 +14,7 @@ from loopwright.agents.result import AgentResult
 from loopwright.errors import EmptyInputError, InputTypeError
 from loopwright.graph.compiled import CompiledStateGraph, Parts
 from loopwright.messages import AnyMessage, BaseMessage
-from loopwright.messages.history import repair_history
+from loopwright.messages.pairing import repair_history
 from loopwright.scope import RunnableConfig
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from loopwright.agents.middleware.types import ModelRequest, ModelResponse
 from loopwright.agents.stop import notice
 from loopwright.graph.types import Command
 from loopwright.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
+from loopwright.messages.pairing import with_call_ids
 
 if TYPE_CHECKING:
     from loopwright.agents.turns import Turn
@@ -121,9 +122,9 @@ class Asker:
         message: AIMessage = await (
             call if deadline is None else task.port.within(call, max(0.0, deadline - budget.clock()))
         )
-        return (
-            message if self.name is None or message.name is not None else message.model_copy(update={"name": self.name})
-        )
+        if self.name is not None and message.name is None:
+            message = message.model_copy(update={"name": self.name})
+        return with_call_ids(message)
 
     def _read(self, task: Task, message: AIMessage, history: list[AnyMessage], plan: AnswerPlan | None) -> Reply:
         """What the reply amounts to. Its tokens are charged here, so that retries of a hook count too."""

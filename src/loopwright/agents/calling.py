@@ -14,7 +14,8 @@ from loopwright.agents.middleware.hooks import Hook, check_tool_result
 from loopwright.agents.middleware.types import ToolCallRequest
 from loopwright.graph.events import ToolFinished, ToolStarted
 from loopwright.messages import ToolMessage
-from loopwright.tools import BaseTool, ToolRuntime, call_tool, invalid_call_message, unknown_tool_message
+from loopwright.tools import BaseTool, ToolInvocationError, ToolRuntime, call_tool, invalid_call_message, unknown_tool_message
+from loopwright.tools.call import failed
 
 if TYPE_CHECKING:
     from loopwright.agents.turns import Turn
@@ -50,7 +51,7 @@ class Caller:
             run.emit(ToolStarted, call["id"] or "", call["name"] or "", call["args"])
             await task.port.pause()
         answer = await (
-            self._call(task, call, self.tools.get(call["name"])) if not self.hooks else self._hooked(task, call)
+            self._call(task, call, self.tools.get(call["name"]), self.handle_errors) if not self.hooks else self._hooked(task, call)
         )
         if run.wants(ToolFinished):
             status, content = (answer.status, answer.content) if isinstance(answer, ToolMessage) else ("success", None)
@@ -74,7 +75,9 @@ class Caller:
                 return result
         return None
 
-    async def _call(self, task: Task, call: Any, tool: BaseTool | None, asked: Any = None) -> Any:
+    async def _call(
+        self, task: Task, call: Any, tool: BaseTool | None, handle_errors: Any, asked: Any = None
+    ) -> Any:
         if call.get("type") == "invalid_tool_call":
             return invalid_call_message(call)
         if tool is None:
@@ -86,7 +89,7 @@ class Caller:
             call,
             task.port,
             runtime=lambda: self._runtime(task, call),
-            handle_errors=self.handle_errors,
+            handle_errors=handle_errors,
             asked=asked,
             config=task.run.config,
         )
@@ -115,14 +118,27 @@ class Caller:
         )
 
     async def _hooked(self, task: Task, call: Any) -> Any:
+        """A call with wrap hooks around it. They see what the tool raises, so that a hook can try again; what they let
+        through becomes a result. What they raise themselves is theirs and is raised."""
+        raised: list[Exception] = []
+
         async def innermost(request: ToolCallRequest) -> Any:
-            return await self._call(task, request.tool_call, request.tool, call)
+            try:
+                return await self._call(task, request.tool_call, request.tool, ToolInvocationError, call)
+            except Exception as error:
+                raised.append(error)
+                raise
 
         act: Call = innermost
         for hook in reversed(self.hooks):
             act = _around(task, hook, act)
-        runtime = self._runtime(task, call)
-        return await act(ToolCallRequest(call, self.tools.get(call["name"]), runtime.state, runtime))
+        runtime, tool = self._runtime(task, call), self.tools.get(call["name"])
+        try:
+            return await act(ToolCallRequest(call, tool, runtime.state, runtime))
+        except Exception as error:
+            if tool is None or not any(error is one for one in raised):
+                raise
+            return failed(error, tool, call["id"], task.port, self.handle_errors)
 
 
 def _around(task: Task, hook: Hook, inner: Call) -> Call:

@@ -78,7 +78,7 @@ def create_agent(
     """
     hooks = collect_hooks(middleware)
     chosen = _model_of(model)
-    listed, provided = check_tools([*(tools or ()), *(t for each in hooks.middleware for t in each.tools)])
+    listed, provided = check_tools([*(t for each in hooks.middleware for t in each.tools), *(tools or ())])
     strategy = answer_strategy(response_format)
     asker = Asker(
         chosen,
@@ -172,7 +172,7 @@ def _chain(graph: StateGraph, loop: Loop, names: Sequence[str], hooks: Sequence[
     """
     jumping = {hook.name: hook for hook in hooks if hook.can_jump_to}
     ways = {"model": loop.again, "tools": "tools", "end": loop.exit}
-    for name, following in zip(names, [*names[1:], then], strict=True):
+    for name, following in zip(names, (*names[1:], then), strict=False):
         if following is None:
             return
         hook = jumping.get(name)

@@ -36,9 +36,10 @@ from loopwright.graph.events import (
     TaskStarted,
 )
 from loopwright.graph.nodes import Node
-from loopwright.graph.state import as_update, fold
+from loopwright.graph.state import fold
 from loopwright.graph.task import Task
 from loopwright.graph.types import END, START, Command, RetryPolicy, Send
+from loopwright.graph.writes import writes_of
 from loopwright.ids import new_ordered_id
 from loopwright.port import Port
 from loopwright.scope import RunnableConfig, current_scope
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from loopwright.graph.compiled import CompiledStateGraph
     from loopwright.graph.modes import Feed
 
-__all__ = ["ERROR_KEY", "GOTO_KEY", "RAN_KEY", "Run", "writes_of"]
+__all__ = ["ERROR_KEY", "GOTO_KEY", "RAN_KEY", "Run"]
 
 GOTO_KEY = "__goto__"
 """In a task's saved writes: where its `Command` said to go."""
@@ -194,10 +195,9 @@ class Run:
             outcomes = await self.port.gather([self.perform(task) for task in todo], limit)
             _raise_first(outcomes)
         await self.commit(due)
-        await self.save("loop")
-        if self.wants(StepCommitted):
-            self.emit(StepCommitted, self.step, self.public(self.state), any(task.writes for task in due), ())
-            await self.port.pause()
+        saved = await self.save("loop")
+        if self.feed is not None:
+            await self._tell_step(saved, changed=any(task.writes for task in due))
 
     async def perform(self, task: Task) -> None:
         """Run one task to its end and keep what it wrote."""
@@ -316,15 +316,14 @@ class Run:
         if self.wants(RunStarted):
             self.emit(RunStarted, self.run_id, self.thread_id, given)
         if given is None or isinstance(given, Command):
-            await self._resume(record, is_head=record is head, command=given)
+            saved = await self._resume(record, is_head=record is head, command=given)
         else:
-            await self._start(record, given)
+            saved = await self._start(record, given)
         self._first_step = self.step
-        if self.wants(StepCommitted):
-            self.emit(StepCommitted, self.step, self.public(self.state), True, ())
-            await self.port.pause()
+        if self.feed is not None:
+            await self._tell_step(saved, changed=True)
 
-    async def _start(self, record: Record | None, given: Any) -> None:
+    async def _start(self, record: Record | None, given: Any) -> Record | None:
         """New input: on a fresh thread, or as the next turn of one that has ended or broken off."""
         writes = self._input_writes(given)
         if record is not None:
@@ -337,16 +336,17 @@ class Run:
         start.writes, start.done = writes, True
         self.tasks = [start]
         self.step += 1
-        await self.save("input")
+        self._tell_checkpoint(await self.save("input"))
         await self.commit([start])
-        await self.save("loop")
+        self._repair(self.graph.repair)
+        return await self.save("loop")
 
     def _input_writes(self, given: Any) -> list[tuple[str, Any]]:
         given = self.graph.check_input(given, self.state)
         channels = self.graph.channels
         return [(key, value) for key, value in given.items() if key in channels and channels[key].in_input]
 
-    async def _resume(self, record: Record | None, *, is_head: bool, command: Command[Any] | None) -> None:
+    async def _resume(self, record: Record | None, *, is_head: bool, command: Command[Any] | None) -> Record | None:
         """No input: go on where the thread stopped, running only what has not ended."""
         if record is None:
             raise EmptyInputError(self.graph.nothing_to_resume(has_saver=self.saver is not None))
@@ -361,10 +361,11 @@ class Run:
                 written.setdefault(task_id, []).append((key, value))
         self.tasks = [self._revived(pending, written.get(pending.id), keep_id=is_head) for pending in record.pending]
         if command is not None:
-            await self._redirect(command)
-        elif not is_head:
-            self.step += 1
-            await self.save("fork")
+            return await self._redirect(command)
+        if is_head:
+            return None
+        self.step += 1
+        return await self.save("fork")
 
     def _revived(self, pending: Pending, writes: list[tuple[str, Any]] | None, *, keep_id: bool) -> Task:
         """A task of the saved step; one that had ended is not run again."""
@@ -376,7 +377,7 @@ class Run:
             task.goto = cast("Sequence[str | Send]", next((value for key, value in writes if key == GOTO_KEY), ()))
         return task
 
-    async def _redirect(self, command: Command[Any]) -> None:
+    async def _redirect(self, command: Command[Any]) -> Record | None:
         """The caller changes the state, or where the thread goes on, from outside."""
         task = self.make_task(Node(START, _runs_nothing), (START,), NO_ARG)
         _, task.writes, task.goto = writes_of(command, START)
@@ -384,7 +385,7 @@ class Run:
         await self.commit([task])
         if not command.goto:
             self.tasks = kept
-        await self.save("update")
+        return await self.save("update")
 
     def _repair(self, repair: Any) -> bool:
         """Mend what a broken-off run or another program left in the state; whether anything had to be."""
@@ -444,13 +445,12 @@ class Run:
             place = (self.thread_id, self.namespace, self.checkpoint_id, task.id)
             await self.ask(self.saver.save_writes, *place, writes, claim=self.claim)
 
-    async def save(self, source: str, *, at_exit: bool = False) -> None:
+    async def save(self, source: str, *, at_exit: bool = False) -> Record | None:
         """Write a checkpoint of the state as it is now, with what is due next."""
         if self.saver is None or (self.durability == "exit" and not at_exit):
-            return
+            return None
         channels = self.graph.channels
         values = {key: value for key, value in self.state.items() if key not in channels or not channels[key].ephemeral}
-        stamp = self.port.now()
         record = Record(
             id=new_ordered_id(),
             parent_id=self.checkpoint_id,
@@ -459,7 +459,7 @@ class Run:
             step=self.step,
             source=source,
             metadata=self.metadata_saved(),
-            created_at=datetime.fromtimestamp(stamp, timezone.utc).isoformat(),
+            created_at=datetime.fromtimestamp(self.port.now(), timezone.utc).isoformat(),
             values=values,
             pending=tuple(Pending(task.id, task.name, task.path, task.arg) for task in self.tasks),
             writes=[],
@@ -467,9 +467,7 @@ class Run:
         await self.ask(self.saver.save, record, self.unsaved, claim=self.claim)
         self.unsaved = set()
         self.parent_checkpoint_id, self.checkpoint_id = self.checkpoint_id, record.id
-        if self.wants(CheckpointSaved):
-            self._tell_checkpoint(record, stamp)
-            await self.port.pause()
+        return record
 
     def metadata_saved(self) -> dict[str, Any]:
         """What of the config is kept with a checkpoint: the caller's metadata and own keys, not our addresses."""
@@ -508,7 +506,16 @@ class Run:
                     if getattr(message, "id", None) is not None and self.first_sight(message.id):
                         self.emit(MessageAdded, message, task.metadata)
 
-    def _tell_checkpoint(self, record: Record, stamp: float) -> None:
+    async def _tell_step(self, saved: Record | None, *, changed: bool) -> None:
+        """A step is reported when it is on record, not before."""
+        if self.wants(StepCommitted):
+            self.emit(StepCommitted, self.step, self.public(self.state), changed, ())
+        self._tell_checkpoint(saved)
+        await self.port.pause()
+
+    def _tell_checkpoint(self, record: Record | None) -> None:
+        if record is None or not self.wants(CheckpointSaved):
+            return
         config = {"thread_id": record.thread_id, "checkpoint_ns": record.ns}
         parent = None if record.parent_id is None else {"configurable": {**config, "checkpoint_id": record.parent_id}}
         tasks = tuple({"id": p.id, "name": p.name, "interrupts": (), "state": None} for p in record.pending)
@@ -521,53 +528,8 @@ class Run:
             record.describe(),
             tuple(pending.name for pending in record.pending),
             tasks,
-            stamp,
+            self.port.now(),
         )
-
-
-def writes_of(answer: Any, name: str) -> tuple[Any, list[tuple[str, Any]], Sequence[str | Send]]:
-    """What a node returned, as (update for readers, writes, where to go). Raises `InvalidUpdateError`."""
-    if answer is None:
-        return None, [], ()
-    if isinstance(answer, dict):
-        told = cast("dict[str, Any]", answer)
-        return told, list(told.items()), ()
-    if isinstance(answer, Command):
-        if answer.graph == Command.PARENT:
-            raise ParentCommand(answer)
-        update, writes, _ = writes_of(_as_dict(answer.update), name)
-        goto = answer.goto
-        return update, writes, (goto,) if isinstance(goto, (str, Send)) else tuple(goto)
-    if isinstance(answer, (list, tuple)):
-        return _joined_writes(cast("list[Any]", answer), name)
-    update = as_update(answer)
-    if update is None:
-        raise InvalidUpdateError(
-            f"Node {name!r} returned {type(answer).__name__} {answer!r:.80}. Return a dict from state key to its update "
-            '(return {"key": value}), a Command, or None for no change.'
-        )
-    return update, list(update.items()), ()
-
-
-def _as_dict(update: Any) -> Any:
-    """A command's update may be a list of pairs."""
-    if isinstance(update, (list, tuple)):
-        return dict(cast("list[tuple[str, Any]]", update))
-    return update
-
-
-def _joined_writes(answers: Sequence[Any], name: str) -> tuple[Any, list[tuple[str, Any]], Sequence[str | Send]]:
-    """A node that returned several commands and updates."""
-    updates: list[Any] = []
-    writes: list[tuple[str, Any]] = []
-    goto: list[str | Send] = []
-    for answer in answers:
-        update, more, targets = writes_of(answer, name)
-        updates.append(update)
-        writes += more
-        goto += targets
-    shown = [update for update in updates if update is not None]
-    return (shown[0] if len(shown) == 1 else shown or None), writes, tuple(goto)
 
 
 def _metadata_of(config: RunnableConfig) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from loopwright.graph.events import (
     ToolFinished,
     ToolStarted,
 )
+from loopwright.graph.shown import TokenPair, UpdateChunk
 
 __all__ = ["MODES", "SKIP", "Feed", "check_modes", "replay"]
 
@@ -47,7 +48,7 @@ def _values(event: StepCommitted) -> Any:
 def _update(event: TaskFinished) -> Any:
     if event.error is not None:
         return SKIP
-    return {"__interrupt__": event.interrupts} if event.interrupts else {event.name: event.update}
+    return UpdateChunk({"__interrupt__": event.interrupts} if event.interrupts else {event.name: event.update})
 
 
 def _task(event: TaskStarted) -> dict[str, Any]:
@@ -113,8 +114,8 @@ MODES: Final[dict[str, dict[type[Event], View]]] = {
     "values": {StepCommitted: _values},
     "updates": {TaskFinished: _update},
     "messages": {
-        MessageChunk: lambda event: (event.chunk, event.metadata),
-        MessageAdded: lambda event: (event.message, event.metadata),
+        MessageChunk: lambda event: TokenPair((event.chunk, event.metadata)),
+        MessageAdded: lambda event: TokenPair((event.message, event.metadata)),
     },
     "custom": {CustomEmitted: lambda event: event.value},
     "checkpoints": {CheckpointSaved: _checkpoint},
@@ -166,7 +167,8 @@ class Feed:
         self._shown: set[str] = set()
         shape = _shape(single=single, subgraphs=subgraphs, version=version)
         self._rows: dict[type[Event], list[tuple[View, Callable[[Event, Any], None], bool]]] = {}
-        for mode, show in [(mode, self._sender(shape(mode))) for mode in modes] + [(m, _printer(m)) for m in printed]:
+        ordered = sorted(modes, key="debug".__eq__)  # of one fact, `debug` shows what other modes have shown already
+        for mode, show in [(mode, self._sender(shape(mode))) for mode in ordered] + [(m, _printer(m)) for m in printed]:
             for kind, view in MODES[mode].items():
                 self._rows.setdefault(kind, []).append((view, show, subgraphs or mode in _DEEP))
         self.wanted = frozenset(self._rows)

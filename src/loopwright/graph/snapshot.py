@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from loopwright.checkpoint.base import BaseCheckpointSaver, Record, require_thread_id
 from loopwright.errors import InvalidUpdateError, UsageError
-from loopwright.graph.engine import ERROR_KEY, GOTO_KEY, RAN_KEY, Run, writes_of
+from loopwright.graph.engine import ERROR_KEY, GOTO_KEY, RAN_KEY, Run
 from loopwright.graph.state import fold
 from loopwright.graph.types import END, START, PregelTask, StateSnapshot
+from loopwright.graph.writes import writes_of
 from loopwright.scope import RunnableConfig, merge_configs
 
 if TYPE_CHECKING:
