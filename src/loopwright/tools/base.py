@@ -2,10 +2,11 @@
 
 A plain class, so that importing it costs nothing. Rules:
 
-- annotated class attributes are fields: `api_key: str` is a required keyword of the constructor, `limit: int = 5` an optional
-  one; names that begin with `_` and `ClassVar`s are not fields. Types of fields are for type checkers;
+- annotated class attributes are fields: `api_key: str` is a required keyword of the constructor, `limit: int = 5` an
+  optional one; names that begin with `_` and `ClassVar`s are not fields. Types of fields are for type checkers;
 - a subclass has `_run`, `_arun` or both. Either serves `invoke` and `ainvoke`; with both, each world takes its own;
-- a tool that cannot work (no description, a name no provider takes, parameters no model can fill) is an error when it is made;
+- a tool that cannot work (no description, a name no provider takes, parameters no model can fill) is an error when it
+  is made;
 - fields may be set later. What has been derived from them (schema, plan of the call) is derived anew.
 """
 
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["BaseTool"]
 
 _DERIVED: Final[Mapping[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("func", "coroutine", "args_schema"), ("_signature", "arguments", "json_schema", "openai_tool", "plan")),
+    **dict.fromkeys(
+        ("func", "coroutine", "args_schema"), ("_signature", "arguments", "json_schema", "openai_tool", "plan")
+    ),
     **dict.fromkeys(("name", "description"), ("openai_tool",)),
     **dict.fromkeys(("response_format", "max_result_chars"), ("plan",)),
     "max_concurrency": ("plan", "gate"),
@@ -57,7 +60,8 @@ class BaseTool:
     tags: list[str] | None = None
     metadata: dict[str, Any] | None = None
     handle_tool_error: bool | str | Callable[[ToolException], Any] | None = False
-    """What a `ToolException` becomes: True its words, a string those, a function's result; False leaves it to the caller."""
+    """What a `ToolException` becomes: True its words, a string those, a function what it returns; False: the caller's
+    affair."""
     handle_validation_error: bool | str | Callable[[Any], Any] | None = False
     """The same for arguments that do not fit; a function is given pydantic's `ValidationError`."""
     response_format: Literal["content", "content_and_artifact"] = "content"
@@ -220,7 +224,7 @@ class BaseTool:
         """What the model fills, as a pydantic model class; the dictionary, if `args_schema` is one."""
         return self.arguments.model()
 
-    def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel] | dict[str, Any]:  # noqa: ARG002
+    def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel] | dict[str, Any]:
         """The same as `tool_call_schema`: what is injected is nobody's input."""
         return self.tool_call_schema
 
@@ -232,7 +236,7 @@ class BaseTool:
         return cast("dict[str, Any]", whole.get("properties", {}))
 
     def invoke(self, input: str | Mapping[str, Any] | None, config: RunnableConfig | None = None, **_: Any) -> Any:
-        """Run it. Arguments give what the tool returned; a whole tool call (`"type": "tool_call"`) gives a `ToolMessage`.
+        """Run it: arguments give what it returned, a whole tool call (`"type": "tool_call"`) gives a `ToolMessage`.
 
         Raises pydantic's `ValidationError` for arguments that do not fit, and whatever the tool raises, unless the tool
         handles it.
@@ -241,7 +245,9 @@ class BaseTool:
 
         return run(invoke_tool(self, input, config, BlockingPort()))
 
-    async def ainvoke(self, input: str | Mapping[str, Any] | None, config: RunnableConfig | None = None, **_: Any) -> Any:
+    async def ainvoke(
+        self, input: str | Mapping[str, Any] | None, config: RunnableConfig | None = None, **_: Any
+    ) -> Any:
         """The same under asyncio. A plain function runs on a helper thread."""
         from loopwright.drive.aio import AioPort, run
 
@@ -297,7 +303,9 @@ def _needs(cls: type[BaseTool], missing: Sequence[str]) -> str:
     first = missing[0]
     if first in ("name", "description"):
         return (
-            f"{cls.__name__} has no {first}. Write it in the class, `{first}: str = {name_mend(cls.__name__, first)!r}`, "
+            f"{cls.__name__} has no {first}. Write it in the class, "
+            f"`{first}: str = {name_mend(cls.__name__, first)!r}`, "
             f"or give it to the constructor, {cls.__name__}({first}=...)."
         )
-    return f"{cls.__name__}(...) needs {', '.join(missing)}: {cls.__name__}({', '.join(f'{field}=...' for field in missing)})."
+    example = ", ".join(f"{field}=..." for field in missing)
+    return f"{cls.__name__}(...) needs {', '.join(missing)}: {cls.__name__}({example})."

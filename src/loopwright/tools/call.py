@@ -1,4 +1,4 @@
-"""The one path of a call: check the arguments, fill in what the program gives, run, shape the result, isolate a failure.
+"""The one path of a call: check arguments, fill in what the program gives, run, shape the result, isolate a failure.
 
 `call_tool` is what an agent's loop uses: it gives back a message whatever the tool does. `invoke_tool` is what stands
 behind `tool.invoke`: it raises. Rules:
@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from loopwright.callbacks import CallbackRun, callbacks_of
 from loopwright.drive.steps import InContext
-from loopwright.errors import InvalidUpdateError, ToolInvocationError, UsageError
+from loopwright.errors import ToolInvocationError, UsageError
 from loopwright.ids import new_id
 from loopwright.messages import ToolMessage
 from loopwright.scope import RunnableConfig, merge_configs
+from loopwright.tools.content import cut
 from loopwright.tools.failures import HandleErrors, misfit, object_from, words_by_caller, words_by_tool
-from loopwright.tools.results import cut, shape, tool_message
+from loopwright.tools.results import is_effect, pair_of, shape, tool_message
 from loopwright.tools.runtime import Injection, ToolRuntime, ambient_runtime
 
 if TYPE_CHECKING:
@@ -108,8 +109,8 @@ async def call_tool(
         if isawaitable(value):
             value = await port.call(_awaited, value, is_async=True, timeout_s=tool.timeout_s)
         return shape(value, tool, call["id"], port)
-    except Exception as error:
-        return _failed(error, tool, call["id"], port, handle_errors)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the tool's
+        return failed(error, tool, call["id"], port, handle_errors)
 
 
 def _checked(tool: BaseTool, plan: Plan, args: Any, values: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -127,7 +128,9 @@ async def _awaited(value: Awaitable[Any]) -> Any:
     return await value
 
 
-def _failed(error: Exception, tool: BaseTool, call_id: str | None, port: Port, handle_errors: HandleErrors) -> ToolMessage:
+def failed(
+    error: Exception, tool: BaseTool, call_id: str | None, port: Port, handle_errors: HandleErrors
+) -> ToolMessage:
     """The error result, or the error raised."""
     words = words_by_tool(error, tool)
     if words is None:
@@ -138,9 +141,7 @@ def _failed(error: Exception, tool: BaseTool, call_id: str | None, port: Port, h
 
     logging.getLogger("loopwright.tools").debug("tool %r failed", tool.name, exc_info=error)
     artifact: Any = getattr(error, "artifact", None)
-    return tool_message(
-        cut(words, tool.max_result_chars), call_id, tool.name, port, artifact=artifact, status="error"
-    )
+    return tool_message(cut(words, tool.max_result_chars), call_id, tool.name, port, artifact=artifact, status="error")
 
 
 # -- the long way: injected values, limits, listeners ---------------------------------------------------------------
@@ -161,11 +162,11 @@ async def _special(
     try:
         value = await _run(tool, args, values, port, listening)
         result = shape(value, tool, call_id, port)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the tool's
         if listening is not None and words_by_tool(error, tool) is None:
             await listening.emit(port, "on_tool_error", error)
-            return _failed(error, tool, call_id, port, handle_errors)
-        result = _failed(error, tool, call_id, port, handle_errors)
+            return failed(error, tool, call_id, port, handle_errors)
+        result = failed(error, tool, call_id, port, handle_errors)
     if listening is not None:
         await listening.emit(port, "on_tool_end", result)
     return result
@@ -199,9 +200,7 @@ def _provided(tool: BaseTool, make_runtime: MakeRuntime, trusted: Mapping[str, A
     return values
 
 
-async def _run(
-    tool: BaseTool, args: Any, values: Mapping[str, Any], port: Port, listening: CallbackRun | None
-) -> Any:
+async def _run(tool: BaseTool, args: Any, values: Mapping[str, Any], port: Port, listening: CallbackRun | None) -> Any:
     """Check the arguments and call the function: what it returned."""
     plan = tool.plan
     if plan.merges:
@@ -252,9 +251,7 @@ async def _start(
     listening = heard.run(run_id)
     text = args if isinstance(args, str) else json.dumps(args, ensure_ascii=False, default=str)
     about = {"name": tool.name, "description": tool.description}
-    await listening.emit(
-        port, "on_tool_start", about, text, inputs=args, name=tool.name, tool_call_id=call_id
-    )
+    await listening.emit(port, "on_tool_start", about, text, inputs=args, name=tool.name, tool_call_id=call_id)
     return listening
 
 
@@ -264,11 +261,12 @@ async def _start(
 async def invoke_tool(tool: BaseTool, input: Any, config: RunnableConfig | None, port: Port) -> Any:
     """What `tool.invoke` does: arguments in, what the tool returned out; a whole call in, its message out.
 
-    Here the program calls, not a model: injected values may stand among the arguments. Raises what the tool does not handle,
-    pydantic's `ValidationError` for arguments that do not fit.
+    Here the program calls, not a model: injected values may stand among the arguments. Raises what the tool does not
+    handle, pydantic's `ValidationError` for arguments that do not fit.
     """
     args, call_id, is_call = _taken_apart(input, tool)
-    trusted = {name: args[name] for name, *_ in tool.plan.injected if isinstance(args, dict) and name in args}
+    given = cast("dict[str, Any]", args) if isinstance(args, dict) else {}
+    trusted = {name: given[name] for name, *_ in tool.plan.injected if name in given}
     values = _provided(tool, lambda: ambient_runtime(config, call_id), trusted)
     listening = await _start(tool, args, call_id, port, config, config.get("run_id") if config else None)
     try:
@@ -283,7 +281,7 @@ async def invoke_tool(tool: BaseTool, input: Any, config: RunnableConfig | None,
             if source is not None and hasattr(source, "errors"):
                 raise source from None
             raise
-        result = _failed(error, tool, call_id, port, handle_errors=False) if is_call else words
+        result = failed(error, tool, call_id, port, handle_errors=False) if is_call else words
     if listening is not None:
         await listening.emit(port, "on_tool_end", result)
     return result
@@ -303,21 +301,15 @@ def _taken_apart(input: Any, tool: BaseTool) -> tuple[Any, str | None, bool]:
         return {}, None, False
     example = ", ".join(f'"{name}": ...' for name in names)
     raise UsageError(
-        f"{tool.name}.invoke({input!r}): give the arguments as a dictionary, {tool.name}.invoke({{{example}}}), or a tool call."
+        f"{tool.name}.invoke({input!r}): give the arguments as a dictionary, {tool.name}.invoke({{{example}}}), "
+        "or a whole tool call."
     )
 
 
 def _bare(value: Any, tool: BaseTool) -> Any:
-    if tool.response_format == "content":
+    if tool.response_format == "content" or isinstance(value, ToolMessage) or is_effect(value):
         return value
-    if isinstance(value, tuple) and len(cast("tuple[Any, ...]", value)) == 2:
-        return cast("tuple[Any, Any]", value)[0]
-    if isinstance(value, ToolMessage):
-        return value
-    raise InvalidUpdateError(
-        f'Tool {tool.name!r} has response_format="content_and_artifact" and must return (content, artifact); '
-        f"it returned {type(value).__name__}."
-    )
+    return pair_of(value, tool)[0]
 
 
 # -- calls that cannot be made --------------------------------------------------------------------------------------

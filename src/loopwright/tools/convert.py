@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import NoneType
 from typing import Any, cast
 
 from loopwright.errors import ToolDefinitionError, UsageError
@@ -16,8 +17,8 @@ __all__ = ["check_tools", "convert_to_openai_function", "convert_to_openai_tool"
 def convert_to_openai_tool(tool: Any, *, strict: bool | None = None) -> dict[str, Any]:
     """`{"type": "function", "function": {...}}` of a tool, a function, a pydantic model, a `TypedDict` or a dictionary.
 
-    Of a `BaseTool` it is one dictionary for all who ask: do not change it. A provider's own tool (`{"type": "web_search"}`)
-    is handed on as it is. `strict` is OpenAI's promise that the model keeps to the schema.
+    Of a `BaseTool` it is one dictionary for all who ask: do not change it. A provider's own tool
+    (`{"type": "web_search"}`) is handed on as it is. `strict` is OpenAI's promise that the model keeps to the schema.
     """
     if strict is None and isinstance(tool, BaseTool):
         return tool.openai_tool
@@ -72,13 +73,13 @@ def check_tools(
 ) -> tuple[dict[str, BaseTool], list[dict[str, Any]]]:
     """The tools of an agent by name, and the providers' own tools that are only handed on.
 
-    Functions become tools. Schemas are built here, so what a model cannot fill is an error now and not in the first call.
-    `reserved`: names that are taken, and by what. Raises `ToolDefinitionError`, which names both of two that share a name.
+    Functions become tools. Schemas are built here, so what a model cannot fill is an error now, not in the first call.
+    `reserved`: names that are taken, and by what. Raises `ToolDefinitionError`; of two that share a name it names both.
     """
     found: dict[str, BaseTool] = {}
     handed_on: list[dict[str, Any]] = []
     owners: dict[str, Any] = dict(reserved or {})
-    if isinstance(tools, (BaseTool, str, Mapping)) or (tools is not None and not isinstance(tools, Iterable)):
+    if isinstance(tools, (BaseTool, str, Mapping)) or not isinstance(cast(Any, tools), (Iterable, NoneType)):
         raise ToolDefinitionError(f"tools is a list: write tools=[{_shown(tools)}].")
     for item in tools or ():
         if isinstance(item, Mapping):
@@ -105,15 +106,17 @@ def check_tools(
 def _made(item: Any) -> BaseTool:
     if isinstance(item, type) or not callable(item):
         raise ToolDefinitionError(
-            f"{_shown(item)} is no tool. Give a function with a docstring, what @tool made, an instance of a BaseTool subclass, "
-            "or a provider's dictionary; a tool of LangChain's goes through loopwright.interop."
+            f"{_shown(item)} is no tool. Give a function with a docstring, what @tool made, an instance of a BaseTool "
+            "subclass, or a provider's dictionary; a tool of LangChain's goes through loopwright.interop."
         )
     return make_tool(item)
 
 
 def _name_in(provider_tool: Mapping[str, Any]) -> str | None:
     function = provider_tool.get("function")
-    name = cast("Mapping[str, Any]", function).get("name") if isinstance(function, Mapping) else provider_tool.get("name")
+    name = (
+        cast("Mapping[str, Any]", function).get("name") if isinstance(function, Mapping) else provider_tool.get("name")
+    )
     return name if isinstance(name, str) else None
 
 

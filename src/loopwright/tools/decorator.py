@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, overload
+from typing import Any, Literal, cast, overload
 
 from loopwright.errors import ToolDefinitionError, ToolException
 from loopwright.tools.base import BaseTool
@@ -49,15 +49,18 @@ def tool(
 ) -> StructuredTool | Callable[[Function], StructuredTool]:
     """Make a function a tool: `@tool`, `@tool("name")`, `@tool(return_direct=True)`, `tool("name", runnable)`.
 
-    The model sees the function's name, the summary and the paragraphs of its docstring, and its parameters with their types
-    and what the docstring says of them (Google's, NumPy's or reST's way). The function may be plain or `async`, and the tool
-    serves `invoke` and `ainvoke` either way.
+    The model sees the function's name, the summary and the paragraphs of its docstring, and its parameters with their
+    types and what the docstring says of them (Google's, NumPy's or reST's way). The function may be plain or `async`,
+    and the tool serves `invoke` and `ainvoke` either way.
 
     Args:
+        name_or_callable: The function, or the name that the tool is to have.
+        runnable: Something with `invoke`, in a function's place.
+        infer_schema: False makes a `Tool` of one text.
+        **fields: Of these:
         description: Instead of the docstring.
         return_direct: The result is the agent's answer.
         args_schema: A pydantic model class or a JSON schema, instead of the signature.
-        infer_schema: False makes a `Tool` of one text.
         response_format: `"content_and_artifact"`: the function returns (what the model reads, what programs see).
         parse_docstring: False: the whole docstring is the description.
         error_on_invalid_docstring: Refuse a docstring that describes parameters the function does not have.
@@ -72,12 +75,12 @@ def tool(
     """
 
     def make(function: Function, name: str | None) -> StructuredTool:
-        if isinstance(function, BaseTool):
+        if isinstance(cast(Any, function), BaseTool):
             raise ToolDefinitionError(f"{function!r} is a tool already: leave the second @tool out.")
         if isinstance(function, type):
             raise ToolDefinitionError(
-                f"{function.__name__} is a class. Put @tool on a function; to let a model fill a class, give it to bind_tools or "
-                "response_format as it is."
+                f"{function.__name__} is a class. Put @tool on a function; to let a model fill a class, give it to "
+                "bind_tools or response_format as it is."
             )
         if not infer_schema and fields.get("args_schema") is None:
             return _single(function, name, dict(fields))
@@ -88,8 +91,10 @@ def tool(
     if name_or_callable is None or isinstance(name_or_callable, str):
         return lambda function: make(function, name_or_callable)
     if not callable(name_or_callable) and not isinstance(name_or_callable, BaseTool):
-        raise ToolDefinitionError(f'@tool takes a function or a name, not {name_or_callable!r}: @tool or @tool("search").')
-    return make(name_or_callable, None)
+        raise ToolDefinitionError(
+            f'@tool takes a function or a name, not {name_or_callable!r}: @tool or @tool("search").'
+        )
+    return make(cast("Function", name_or_callable), None)
 
 
 def _single(function: Function, name: str | None, fields: dict[str, Any]) -> Tool:
@@ -101,13 +106,19 @@ def _single(function: Function, name: str | None, fields: dict[str, Any]) -> Too
 def _of_runnable(name: Any, runnable: Any, fields: dict[str, Any]) -> StructuredTool:
     """Something with `invoke`: with `args_schema` it is given a dictionary, else one text."""
     if not isinstance(name, str):
-        raise ToolDefinitionError('tool(name, runnable) needs the name first: tool("summarise", runnable, description="...").')
+        raise ToolDefinitionError(
+            'tool(name, runnable) needs the name first: tool("summarise", runnable, description="...").'
+        )
     if not callable(getattr(runnable, "invoke", None)):
-        raise ToolDefinitionError(f"tool({name!r}, ...): {type(runnable).__name__} has no invoke. Give a function with @tool({name!r}).")
+        raise ToolDefinitionError(
+            f"tool({name!r}, ...): {type(runnable).__name__} has no invoke. Give a function with @tool({name!r})."
+        )
     as_object = fields.get("args_schema") is not None
     description = fields.pop("description", None) or getattr(runnable, "description", None)
     if not description:
-        raise ToolDefinitionError(f'tool({name!r}, runnable) needs description="...": what it does, and when to use it.')
+        raise ToolDefinitionError(
+            f'tool({name!r}, runnable) needs description="...": what it does, and when to use it.'
+        )
 
     def run(input: str) -> Any:
         return runnable.invoke(input)

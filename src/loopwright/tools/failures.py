@@ -2,7 +2,8 @@
 
 - `ToolException`: its own words, they were written for the model; every other exception: its class and its words;
 - arguments that do not fit: each place with what is wrong there, and only what the model itself sent;
-- no traceback, no injected value, no name of an injected parameter. The traceback goes to the logger `loopwright.tools`.
+- no traceback, no injected value, no name of an injected parameter. The traceback goes to the logger
+  `loopwright.tools`, at level DEBUG.
 
 Who decides, in this order: the tool (`handle_validation_error`, `handle_tool_error`), then whoever calls it
 (`handle_errors`). What nobody handles is raised.
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union, cast, get_args, get_ori
 
 from loopwright.errors import ToolException, ToolInvocationError, UsageError
 from loopwright.messages.calls import parse_arguments
-from loopwright.tools.results import content_of
+from loopwright.tools.content import content_of
 
 if TYPE_CHECKING:
     from loopwright.messages.base import MessageContent
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["HandleErrors", "describe", "misfit", "object_from", "words_by_caller", "words_by_tool"]
 
 HandleErrors: TypeAlias = bool | str | type[Exception] | tuple[type[Exception], ...] | Callable[..., Any]
-"""True: every exception; a string: every exception, in these words; classes: those; a function: what its annotation says,
-in the words it returns; False: none."""
+"""True: every exception; a string: every exception, in these words; classes: those; a function: those that its
+annotation names, in the words it returns; False: none."""
 
 _SHOWN_CHARS = 80
 
@@ -62,7 +63,8 @@ def words_by_caller(error: Exception, tool: BaseTool, handle: HandleErrors) -> M
         return describe(error, tool) if isinstance(error, cast(Any, handle)) else None
     if not callable(handle):
         raise UsageError(
-            f"handle_tool_errors={handle!r}: give True, False, the words of the result, exception classes or a function."
+            f"handle_tool_errors={handle!r}: give True, False, the words of the result, exception classes "
+            "or a function."
         )
     return content_of(handle(error)) if isinstance(error, _handled_by(handle)) else None
 
@@ -138,8 +140,8 @@ def _line(detail: Mapping[str, Any]) -> str:
     words = str(detail["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     if not place:
         return f"- {words}"
-    given = detail.get("input")
-    if detail["type"] == "missing" or isinstance(given, (dict, list)) and len(str(cast(Any, given))) > _SHOWN_CHARS:
-        return f"- {place}: {words}"
+    given: Any = detail.get("input")
     shown = repr(given)
+    if detail["type"] == "missing" or (len(shown) > _SHOWN_CHARS and not isinstance(given, str)):
+        return f"- {place}: {words}"
     return f"- {place}: {words} (got {shown if len(shown) <= _SHOWN_CHARS else shown[:_SHOWN_CHARS] + '...'})"

@@ -27,7 +27,7 @@ class Factory:
 
 
 def fields_of_class(cls: type[Any]) -> dict[str, Any]:
-    """Name -> default of the fields of a class and of those above it: `...` for a required one, a `Factory`, or the value."""
+    """Name -> default of the fields of a class and of those above it: the value, a `Factory`, or `...` if required."""
     fields: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         for name, annotation in _annotations(base).items():
@@ -78,14 +78,17 @@ def check_fields(tool: BaseTool) -> None:
     description: Any = tool.description
     if not isinstance(description, str) or not description.strip():
         raise ToolDefinitionError(
-            f"{where} has no description, and the model would not know what it is for. Write a docstring or description=..."
+            f"{where} has no description, and the model would not know what it is for. "
+            "Write a docstring or description=..."
         )
     if tool.response_format not in ("content", "content_and_artifact"):
         raise ToolDefinitionError(
             f'{where}: response_format is "content" or "content_and_artifact", not {tool.response_format!r}.'
         )
     if tool.timeout_s is not None and not tool.timeout_s > 0:
-        raise ToolDefinitionError(f"{where}: timeout_s is a number of seconds above 0, or None; got {tool.timeout_s!r}.")
+        raise ToolDefinitionError(
+            f"{where}: timeout_s is a number of seconds above 0, or None; got {tool.timeout_s!r}."
+        )
     for field in ("max_concurrency", "max_result_chars"):
         number: Any = getattr(tool, field)
         if number is not None and (not isinstance(number, int) or number < 1):
@@ -95,7 +98,9 @@ def check_fields(tool: BaseTool) -> None:
 def check_name(name: Any) -> None:
     """Raise `ToolDefinitionError` for a name that some provider refuses."""
     if not isinstance(name, str) or not name:
-        raise ToolDefinitionError(f"A tool needs a name; got {name!r}. Write name=..., or @tool on a function that has one.")
+        raise ToolDefinitionError(
+            f"A tool needs a name; got {name!r}. Write name=..., or @tool on a function that has one."
+        )
     if len(name) <= NAME_CHARS and name.isascii() and name.replace("_", "a").replace("-", "a").isalnum():
         return
     mended = _mended(name)

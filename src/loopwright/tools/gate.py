@@ -1,8 +1,8 @@
 """A limit on how many calls of one tool run at once, whatever threads and event loops they are on.
 
 Whoever finds it full waits without a thread of its own and is let in in order of arrival; one that gives up while it
-waits loses nothing for those behind it. A call that is made from inside the tool (a nested agent that has the same tool)
-runs in its caller's place: waiting for a place that its own caller holds would be waiting for ever.
+waits takes nothing from those behind it. A call that is made from inside the tool (by a nested agent that has the same
+tool) runs in its caller's place: waiting for a place that its own caller holds would be waiting for ever.
 """
 
 from __future__ import annotations

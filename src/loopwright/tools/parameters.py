@@ -72,8 +72,8 @@ class Signature:
                 return self._resolve()
             except NameError as error:
                 raise ToolDefinitionError(
-                    f"{self.where}: {error}, so its parameters have no types. Define the class before the tool is used, "
-                    "at the top of the module if the tool is made elsewhere, and not below `if TYPE_CHECKING:`."
+                    f"{self.where}: {error}, so its parameters have no types. Define the class before the tool is "
+                    "used, at the top of the module if the tool is made elsewhere, and not below `if TYPE_CHECKING:`."
                 ) from None
         return self._parameters
 
@@ -111,8 +111,8 @@ class Signature:
             return Injection("none")
         if name in _UNTYPED:
             raise ToolDefinitionError(
-                f"{self.where}: parameter {name!r} has no type. Write `runtime: ToolRuntime` or `config: RunnableConfig` "
-                "to have it filled in, or the type of what the model is to give."
+                f"{self.where}: parameter {name!r} has no type. Write `runtime: ToolRuntime` or "
+                "`config: RunnableConfig` to have it filled in, or the type of what the model is to give."
             )
         return None
 
@@ -185,7 +185,7 @@ def _has_text(annotation: Any) -> bool:
     if isinstance(annotation, type) and not hasattr(annotation, "__args__"):
         return False
     if getattr(annotation, "__metadata__", None) is not None:
-        return _has_text(annotation.__origin__)
+        return _has_text(cast(Any, annotation).__origin__)
     if type(annotation).__name__ == "_LiteralGenericAlias":
         return False
     members = cast("tuple[Any, ...]", getattr(annotation, "__args__", None) or ())
@@ -202,7 +202,7 @@ def _innermost(function: Any) -> Any:
         elif inspect.ismethod(function):
             function = function.__func__
         elif not inspect.isfunction(function) and inspect.ismethod(getattr(function, "__call__", None)):  # noqa: B004
-            function = cast(Any, function).__call__
+            function = function.__call__
         else:
             return function
 
@@ -247,12 +247,13 @@ def _yields(function: Any) -> bool:
 
 
 def is_coroutine_function(function: Any) -> bool:
-    """Whether calling it gives a coroutine: a coroutine function, a partial of one, an object with `async def __call__`."""
+    """Whether calling it gives a coroutine: `async def`, a partial of one, an object with `async def __call__`."""
     while isinstance(function, _partial()):
-        function = cast(Any, function).func
+        function = function.func
     if inspect.iscoroutinefunction(function):
         return True
-    return not inspect.isroutine(function) and inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+    call = None if inspect.isroutine(function) else getattr(function, "__call__", None)  # noqa: B004
+    return inspect.iscoroutinefunction(call)
 
 
 def name_of(function: Callable[..., Any]) -> str:

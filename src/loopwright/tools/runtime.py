@@ -6,8 +6,8 @@ the model sees, and what the model sends under their names is dropped. Recognise
 - `runtime: ToolRuntime` (or `ToolRuntime[Context, State]`, or `ToolRuntime | None`): everything at once;
 - `config: RunnableConfig`: the call's config;
 - `Annotated[T, InjectedState]`, `InjectedState("key")`, `InjectedStore`, `InjectedToolCallId`: one thing;
-- `Annotated[T, InjectedToolArg]`: a value that the program puts into the call's `args` itself, in a `wrap_tool_call` hook
-  or in `tool.invoke({...})`.
+- `Annotated[T, InjectedToolArg]`: a value that the program puts into the call's `args` itself, in a `wrap_tool_call`
+  hook or in `tool.invoke({...})`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ else:
     StateT = TypeVar("StateT")
 
 __all__ = [
-    "Injection",
     "InjectedState",
     "InjectedStore",
     "InjectedToolArg",
     "InjectedToolCallId",
+    "Injection",
     "ToolRuntime",
     "ambient_runtime",
     "idempotency_key",
@@ -243,7 +243,7 @@ def injection_of(annotation: Any) -> Injection | None:
             return Injection("config")
         if issubclass(kind, ToolRuntime):
             return Injection("runtime")
-        # Tools written for LangChain name its manager. There is none here: callbacks are told by whoever calls the tool.
+        # Tools written for LangChain name its manager. There is none here: whoever calls the tool tells the callbacks.
         return Injection("none") if kind.__name__ in _MANAGERS else None
     marks: Any = getattr(annotation, "__metadata__", None)
     if marks is not None:
@@ -288,7 +288,7 @@ def ambient_runtime(config: RunnableConfig | None, call_id: str | None) -> ToolR
 
 
 def idempotency_key(*parts: str | None) -> str:
-    """A key of 32 hexadecimal digits that is the same for the same parts: the thread, the message that asks, the call's id.
+    """A key of 32 hexadecimal digits, the same for the same parts: the thread, the message that asks, the call's id.
 
     The call's id alone is not enough: some models number their calls anew in every message.
     """

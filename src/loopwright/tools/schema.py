@@ -6,8 +6,8 @@ Three ways to say it, one interface (`Arguments`):
 - `args_schema=` a pydantic model class;
 - `args_schema=` a JSON schema dictionary: a request to the model, of which only `required` is checked.
 
-pydantic is imported when the first schema is built. The JSON schema has no titles and no references that could be written
-out. Injected parameters are in neither the schema nor the check, except where a user's own model declares them.
+pydantic is imported when the first schema is built. The JSON schema has no titles and no references that could be
+written out. Injected parameters are in neither the schema nor the check, except where a user's own model declares them.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class _FromSignature(Arguments):
         validate, attributes = model.__pydantic_validator__.validate_python, _attributes(self._visible)
 
         def check(args: Any) -> dict[str, Any]:
-            values = vars(validate(args))
+            values = cast("dict[str, Any]", vars(validate(args)))
             return {name: values[attribute] for name, attribute in attributes}
 
         return check
@@ -177,8 +177,8 @@ def _complete(model: type[BaseModel], signature: Signature, where: str) -> None:
         model.model_rebuild(_types_namespace=signature.namespace())
     except PydanticUndefinedAnnotation as error:
         raise ToolDefinitionError(
-            f"{where}: its arguments use the name {error.name!r}, which is not defined. Define it before the tool is used, "
-            "at the top of the module if the tool is made elsewhere."
+            f"{where}: its arguments use the name {error.name!r}, which is not defined. Define it before the tool is "
+            "used, at the top of the module if the tool is made elsewhere."
         ) from None
 
 
@@ -193,8 +193,8 @@ def _blame(parameters: Sequence[Parameter], error: Exception, where: str) -> Too
         except PydanticUserError:
             shown = getattr(parameter.annotation, "__name__", None) or repr(parameter.annotation)
             return ToolDefinitionError(
-                f"{where}: parameter {parameter.name!r} is of type {shown}, which a model cannot give. Use a type that has a "
-                "JSON form (str, a pydantic model, a dataclass, ...), or let the program fill it: "
+                f"{where}: parameter {parameter.name!r} is of type {shown}, which a model cannot give. Use a type that "
+                "has a JSON form (str, a pydantic model, a dataclass, ...), or let the program fill it: "
                 f"`{parameter.name}: Annotated[{shown}, InjectedToolArg]`, `runtime: ToolRuntime`."
             )
     return ToolDefinitionError(f"{where}: no schema can be made of its parameters: {error}")

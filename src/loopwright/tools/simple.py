@@ -1,14 +1,15 @@
 """Schemas of plain types, written out by hand: a fifth of what building a pydantic model costs.
 
-For every type here the JSON schema, and what is accepted and how it is converted, are the same as pydantic's own; a test
-compares them. A type that is not here makes its whole function go pydantic's way (`schema.py`). Needs only `pydantic_core`.
+For every type here the JSON schema, and what is accepted and how it is converted, are the same as pydantic's own; a
+test compares them. A type that is not here makes its whole function go pydantic's way (`schema.py`). Only
+`pydantic_core` is needed.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from enum import Enum
+from enum import Enum, Flag
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, NamedTuple, Union, cast, get_args, get_origin
 
@@ -170,8 +171,8 @@ def _literal(values: tuple[Any, ...]) -> tuple[Json, Core] | None:
 
 
 def _choices(values: list[Any]) -> Json | None:
-    kinds = {type(value) for value in values}
-    name = _JSON_NAMES.get(kinds.pop()) if len(kinds) == 1 else None
+    kind = cast("type[Any]", type(values[0]) if values else NoneType)
+    name = _JSON_NAMES.get(kind) if all(type(value) is kind for value in values) else None
     if name is None:
         return None
     return {"const": values[0], "type": name} if len(values) == 1 else {"enum": values, "type": name}
@@ -182,8 +183,8 @@ def _enum(kind: type[Enum]) -> tuple[Json, Core] | None:
     members = list(kind)
     values = [member.value for member in members]
     json = _choices(values)
-    special = vars(kind).get("__doc__") or hasattr(kind, "__get_pydantic_core_schema__")
-    if json is None or special or getattr(kind._missing_, "__func__", None) is not getattr(Enum._missing_, "__func__", 0):
+    special = vars(kind).get("__doc__") or hasattr(kind, "__get_pydantic_core_schema__") or "_missing_" in vars(kind)
+    if json is None or special or issubclass(kind, Flag):
         return None
     core: Core = {"type": "enum", "cls": kind, "members": members}
     for base, name in ((int, "int"), (str, "str")):

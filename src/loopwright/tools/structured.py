@@ -43,7 +43,9 @@ class StructuredTool(BaseTool):
             func, coroutine = None, func
         name = name_of(function) if name is None else name
         if name == "<lambda>" or not name:
-            raise ToolDefinitionError(f"A tool of {function!r} needs a name: {type(self).__name__}(..., name='search').")
+            raise ToolDefinitionError(
+                f"A tool of {function!r} needs a name: {type(self).__name__}(..., name='search')."
+            )
         text, self._described = _read(function, parse_docstring)
         if description is None:
             description = text or (schema_description(args_schema) if args_schema is not None else "")
@@ -67,7 +69,7 @@ class StructuredTool(BaseTool):
         description: str | None = None,
         return_direct: bool = False,
         args_schema: Any = None,
-        infer_schema: bool = True,  # noqa: ARG003 - without args_schema, the signature is all there is
+        infer_schema: bool = True,
         *,
         response_format: str = "content",
         parse_docstring: bool = True,
@@ -104,7 +106,9 @@ class StructuredTool(BaseTool):
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         """The plain function, called as it is; for code that wraps tools."""
         if self.func is None:
-            raise ToolDefinitionError(f"Tool {self.name!r} has only a coroutine function: await tool._arun(...) or use invoke.")
+            raise ToolDefinitionError(
+                f"Tool {self.name!r} has only a coroutine function: await tool._arun(...) or use invoke."
+            )
         return self.func(*args, **kwargs)
 
     async def _arun(self, *args: Any, **kwargs: Any) -> Any:
