@@ -23,6 +23,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from loopwright.callbacks import CallbackRun, callbacks_of
+from loopwright.errors import UsageError
 from loopwright.messages import AIMessage, AIMessageChunk, BaseMessage
 from loopwright.models.assemble import assembling
 from loopwright.models.cache import Memory
@@ -96,6 +97,11 @@ class BaseChatModel(BaseModel, ModelLike):
         if take is not None and methods.can_stream and self._streams(kwargs):
             await self._consume(port, messages, stop, kwargs, take)
             return None
+        if not methods.can_generate and not methods.can_stream:
+            raise UsageError(
+                f"{type(self).__name__} cannot answer: "
+                "write def _generate(self, messages, stop=None, **kwargs) that returns an AIMessage"
+            )
         if not methods.can_generate:
             take, finish = assembling(port.new_id, None)
             await self._consume(port, messages, stop, kwargs, take)

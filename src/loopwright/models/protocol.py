@@ -43,7 +43,7 @@ class Method(NamedTuple):
 
 
 class Methods(NamedTuple):
-    """What a class can do. At least one is there."""
+    """What a class can do."""
 
     generate: Method | None
     agenerate: Method | None
@@ -65,7 +65,7 @@ _known: dict[type, Methods] = {}
 
 
 def methods_of(cls: type) -> Methods:
-    """Raises `UsageError` if the class has none."""
+    """Read when the class is first used."""
     found = _known.get(cls)
     if found is None:
         found = _known[cls] = _read_methods(cls)
@@ -82,11 +82,6 @@ def _read_methods(cls: type) -> Methods:
             world = coro if _is_async(function) else plain
             if kind not in world or not name.startswith("_a"):
                 world[kind] = _method(name, function)
-    if not plain and not coro:
-        raise UsageError(
-            f"{cls.__name__} cannot answer: write def _generate(self, messages, stop=None, run_manager=None, **kwargs) "
-            "that returns an AIMessage or a ChatResult"
-        )
     chosen = "streaming" in getattr(cls, "model_fields", ())
     return Methods(plain.get("generate"), coro.get("generate"), plain.get("stream"), coro.get("stream"), chosen)
 

@@ -110,7 +110,7 @@ def use(
 
 
 class ScriptedModel(BaseChatModel):
-    """A model that answers from a script: `ScriptedModel("one", "two")` or `ScriptedModel(["one", "two"])`."""
+    """A model that answers from a script, one argument after the other: `ScriptedModel("one", "two")`."""
 
     loop: bool = False
     """Begin anew when the script is over, instead of failing."""
@@ -125,8 +125,7 @@ class ScriptedModel(BaseChatModel):
 
     def __init__(self, *script: ScriptItem, **fields: Any) -> None:
         super().__init__(**fields)
-        alone = script[0] if len(script) == 1 else None
-        self._script = list(cast(Any, alone) if isinstance(alone, list) else script)
+        self._script = list(script)
 
     @property
     def requests(self) -> list[Request]:
@@ -244,6 +243,8 @@ def _merged(parts: list[Any]) -> Reply:
     from loopwright.models.assemble import assembling
 
     take, finish = assembling(lambda: "", None)
+    if any(isinstance(part, (Reply, dict)) or callable(part) for part in parts):
+        raise UsageError("a list is one answer in chunks: give the script's items one by one, ScriptedModel(*items)")
     for part in parts:
         if not isinstance(part, BaseException):
             take(part)
