@@ -230,9 +230,10 @@ def test_a_stream_that_has_begun_is_never_begun_anew(world: World):
 
 
 def test_an_error_whose_body_breaks_off_is_still_an_error(world: World):
-    breaking = Loopback(Answer(500, b"oh", cut=True))
-    with breaking as server, world.closing(world.wire(max_retries=0)) as wire, pytest.raises(errors.ModelConnectionError):
+    wire = world.wire(max_retries=0)
+    with Loopback(Answer(500, b"oh", cut=True)) as server, pytest.raises(errors.ModelConnectionError):
         world.read(wire, request_to(server))
+    wire.close()
 
 
 # -- patience -------------------------------------------------------------------------------------------------------
