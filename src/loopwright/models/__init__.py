@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from loopwright.models.base import BaseChatModel
     from loopwright.models.cache import InMemoryCache
+    from loopwright.models.catalogue import init_chat_model
     from loopwright.models.like import ChatCall, ModelLike
+    from loopwright.models.openai_chat.model import ChatOpenAI
     from loopwright.models.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, Generation, LLMResult
     from loopwright.models.rate_limit import BaseRateLimiter, InMemoryRateLimiter
 
@@ -21,21 +23,25 @@ __all__ = [
     "ChatCall",
     "ChatGeneration",
     "ChatGenerationChunk",
+    "ChatOpenAI",
     "ChatResult",
     "Generation",
     "InMemoryCache",
     "InMemoryRateLimiter",
     "LLMResult",
     "ModelLike",
+    "init_chat_model",
 ]
 
 _HOMES = {
     "BaseChatModel": "base",
     "BaseRateLimiter": "rate_limit",
     "ChatCall": "like",
+    "ChatOpenAI": "openai_chat.model",
     "InMemoryCache": "cache",
     "InMemoryRateLimiter": "rate_limit",
     "ModelLike": "like",
+    "init_chat_model": "catalogue",
 }
 
 
