@@ -138,10 +138,11 @@ def _typed_dict(kind: Any, seen: dict[Any, Any]) -> Any:
     fields: dict[str, Any] = {}
     for name, hint in typing.get_type_hints(kind, include_extras=True).items():
         bare = hint
-        while typing.get_origin(bare) in (Required, NotRequired, ReadOnly):
+        required = name in kind.__required_keys__  # which does not see marks in annotations that are still strings
+        while (mark := typing.get_origin(bare)) in (Required, NotRequired, ReadOnly):
+            required = required if mark is ReadOnly else mark is Required
             bare = typing.get_args(bare)[0]
-        wrap = Required if name in kind.__required_keys__ else NotRequired
-        fields[name] = wrap[readable(bare, seen)]
+        fields[name] = Required[readable(bare, seen)] if required else NotRequired[readable(bare, seen)]
     made: Any = TypedDict(kind.__name__, fields)  # type: ignore[misc]
     made.__doc__, made.__module__ = kind.__doc__, kind.__module__
     seen[kind] = made

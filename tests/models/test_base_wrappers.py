@@ -222,7 +222,7 @@ def test_a_fallback_streams() -> None:
 
 def test_the_tags_of_fallbacks_are_the_first_models() -> None:
     model = ScriptedModel(tags=["first"]).with_fallbacks([ScriptedModel(tags=["second"])]).with_retry()
-    assert model.call_config({"tags": ["x"]})["tags"] == ["first", "x"]
+    assert model.call_config({"tags": ["x"]}).get("tags") == ["first", "x"]
 
 
 def test_a_wrapped_model_is_shared_by_threads() -> None:
