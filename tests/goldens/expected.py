@@ -1,4 +1,4 @@
-"""Scenarios in which Loopwright does not do what LangChain did, and why each may differ.
+"""Steps of scenarios in which Loopwright does not do what LangChain did, and why each may differ.
 
 A value is the first cell of a row of docs/differences.md (we differ on purpose), or begins with `LATER`
 (what it needs is not built yet). Anything else that differs is a fault.
@@ -10,9 +10,63 @@ STORE = LATER + "long-term stores"
 INTERRUPTS = LATER + "interrupts"
 ASTREAM_EVENTS = LATER + "astream_events"
 
-EXPECTED: dict[str, str] = {
-    "graph/agent_as_tool_with_interrupt": INTERRUPTS,
-    "model/astream_events": ASTREAM_EVENTS,
-    "store/basics": STORE,
-    "stream/astream_events_v2": ASTREAM_EVENTS,
+WHOLE = "*"
+"""In place of a step: all of the scenario."""
+
+ERROR_CLASSES = "Classes of usage errors"
+TOOL_RAISES = "A tool raises"
+NO_TOOLS = "The model calls a tool and there is none"
+OPEN_CALLS = "Calls without a result in the input"
+ENDLESS = "Runs without an end"
+EMPTY_INPUT = "An input without messages"
+STRING_INPUT = "A string as input"
+ASYNC_ONLY = "Async-only hooks and tools under `invoke`"
+RESULTS = "Results of tools that are no strings"
+COMMAND_WITHOUT_RESULT = "A `Command` without a result for its call"
+TOOL_NODE = "A tool raises in a `ToolNode`"
+NO_SAVER = "`checkpoints` mode without a checkpointer"
+PARTIAL_CALLS = "Streamed pieces of a call"
+REJECTED = "The result of a structured answer that does not fit"
+WORDS = "Words in place of a structured answer"
+CONTEXT_DEFAULTS = "A context class with defaults"
+RESULT_CLASS = "Result of `invoke`"
+PICTURE = "The edge from the tools to the model"
+
+EXPECTED: dict[str, dict[str, str]] = {
+    "graph/agent_as_tool_with_interrupt": {WHOLE: INTERRUPTS},
+    "graph/compile_errors": {"no entry": ERROR_CLASSES, "duplicate": ERROR_CLASSES, "missing node": ERROR_CLASSES},
+    "graph/get_graph": {"edges": PICTURE},
+    "loop/async_tool_sync_invoke": {"invoke": ASYNC_ONLY},
+    "loop/input_bad_role": {"invoke": ERROR_CLASSES},
+    "loop/input_empty_dict": {"invoke": EMPTY_INPUT},
+    "loop/input_no_messages_key": {"invoke": EMPTY_INPUT},
+    "loop/input_string": {"invoke": STRING_INPUT},
+    "loop/no_tools_but_model_calls_one": {"invoke": NO_TOOLS, "model_calls": NO_TOOLS},
+    "loop/one_of_two_tools_raises": {"invoke": TOOL_RAISES, "state": TOOL_RAISES},
+    "loop/pending_tool_calls_in_input": {"invoke": OPEN_CALLS},
+    "loop/recursion_limit_default": {"messages": ENDLESS},
+    "loop/tool_exception_default": {"invoke": TOOL_RAISES},
+    "loop/tool_raises": {"invoke": TOOL_RAISES, "model_calls": TOOL_RAISES},
+    "loop/unknown_model_string": {"build": ERROR_CLASSES, "provider": ERROR_CLASSES},
+    "messages/add_messages": {"remove unknown": ERROR_CLASSES},
+    "messages/convert_roundtrip": {"bad tuple": ERROR_CLASSES},
+    "middleware/async_only_hook_sync_invoke": {"wrap": ASYNC_ONLY, "before": ASYNC_ONLY},
+    "middleware/context_dict_and_missing": {"wrong key": ERROR_CLASSES, "seen": CONTEXT_DEFAULTS},
+    "middleware/recursion_cost_of_hooks": {"limit 6": RESULT_CLASS},
+    "middleware/wrap_model_bad_return": {"none": ERROR_CLASSES, "string": ERROR_CLASSES},
+    "model/astream_events": {WHOLE: ASTREAM_EVENTS},
+    "model/init_chat_model_errors": {"unknown name": ERROR_CLASSES, "unknown provider": ERROR_CLASSES},
+    "store/basics": {WHOLE: STORE},
+    "stream/astream_events_v2": {WHOLE: ASTREAM_EVENTS},
+    "stream/checkpoints_without_saver": {"checkpoints": NO_SAVER},
+    "stream/messages_tool_call_chunks": {"both": PARTIAL_CALLS},
+    "structured/invalid_then_retry": {"invoke": REJECTED},
+    "structured/plain_text_instead": {"invoke": WORDS, "model_calls": WORDS},
+    "structured/two_answers_at_once": {"invoke": REJECTED},
+    "tools/no_docstring": {"tool()": ERROR_CLASSES},
+    "tools/result_command_without_message": {"invoke": COMMAND_WITHOUT_RESULT},
+    "tools/result_objects": {"pydantic": RESULTS, "dataclass": RESULTS, "enum": RESULTS, "bytes": RESULTS},
+    "tools/toolnode_direct": {"raises": TOOL_NODE},
+    "tools/tools_condition": {"empty": ERROR_CLASSES},
 }
+"""Scenario -> its steps that differ -> why."""
