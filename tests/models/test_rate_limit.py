@@ -1,0 +1,96 @@
+"""The rate limiter, by a clock that nobody waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopwright.errors import UsageError
+from loopwright.models import BaseRateLimiter, InMemoryRateLimiter
+from loopwright.testing import ManualClock, ScriptedModel
+from tests.models.worlds import Blocking, both_worlds
+
+
+@both_worlds
+def test_calls_are_spread_over_time(world: Blocking, manual_clock: ManualClock) -> None:
+    limiter = InMemoryRateLimiter(requests_per_second=2)
+    one, other = (ScriptedModel("ok", loop=True, rate_limiter=limiter) for _ in range(2))
+    begin = manual_clock.time
+    for model in (one, other, one, other):
+        world.invoke(model, "hi")
+    world.stream(one, "hi")
+    assert manual_clock.time - begin == pytest.approx(2.0)
+    assert manual_clock.slept == pytest.approx([0.5] * 4)
+
+
+def test_a_quiet_time_saves_up_no_more_than_the_bucket() -> None:
+    limiter = InMemoryRateLimiter(requests_per_second=1, max_bucket_size=3)
+    assert limiter.reserve(0.0) == 0
+    assert [limiter.reserve(100.0) for _ in range(5)] == [0, 0, 0, 1, 2]
+    assert limiter.reserve(100.0, blocking=False) is None
+    limiter.give_back()
+    assert limiter.reserve(100.0) == 2
+
+
+def test_waits_come_in_steps_if_asked() -> None:
+    limiter = InMemoryRateLimiter(requests_per_second=3, check_every_n_seconds=0.25)
+    assert [limiter.reserve(0.0) for _ in range(3)] == [0, 0.5, 0.75]
+
+
+@given(st.lists(st.floats(0, 2), max_size=40), st.floats(0.5, 20), st.integers(1, 5))
+def test_the_limit_holds_for_every_pattern_of_callers(pauses: list[float], rate: float, burst: int) -> None:
+    """However callers come, in no stretch of time go out more than the bucket and what flows in during it."""
+    limiter, now, sent = InMemoryRateLimiter(requests_per_second=rate, max_bucket_size=burst), 0.0, []
+    for pause in pauses:
+        now += pause
+        wait_s = limiter.reserve(now)
+        assert wait_s is not None
+        sent.append(now + wait_s)
+    for first in range(len(sent)):
+        for last in range(first, len(sent)):
+            assert last - first + 1 <= burst + rate * (sent[last] - sent[first]) + 1e-6
+
+
+@pytest.mark.parametrize("wrong", [{"requests_per_second": 0}, {"max_bucket_size": 0.5}])
+def test_a_limit_that_lets_nothing_out_is_refused(wrong: Any) -> None:
+    with pytest.raises(UsageError):
+        InMemoryRateLimiter(**wrong)
+
+
+def test_it_works_by_itself() -> None:
+    limiter = InMemoryRateLimiter(requests_per_second=1000)
+    assert limiter.acquire()
+    assert limiter.acquire()
+    assert not limiter.acquire(blocking=False)
+    assert asyncio.run(limiter.aacquire())
+    assert not asyncio.run(limiter.aacquire(blocking=False))
+
+
+async def test_a_cancelled_wait_gives_its_place_back() -> None:
+    limiter = InMemoryRateLimiter(requests_per_second=0.001)
+    model = ScriptedModel("ok", loop=True, rate_limiter=limiter)
+    await model.ainvoke("hi")
+    task = asyncio.create_task(model.ainvoke("hi"))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert limiter.reserve(limiter._filled_at or 0.0) == pytest.approx(1000)
+
+
+@both_worlds
+def test_a_limiter_of_ones_own(world: Blocking) -> None:
+    class Mine(BaseRateLimiter):
+        asked = 0
+
+        def acquire(self, *, blocking: bool = True) -> bool:
+            self.asked += 1
+            return True
+
+    mine = Mine()
+    world.invoke(ScriptedModel("ok", rate_limiter=mine), "hi")
+    assert mine.asked == 1
