@@ -17,10 +17,9 @@ is one more subclass. Rules that all of them keep:
 from __future__ import annotations
 
 import time
-import types
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from loopwright.ids import new_id
 
@@ -39,10 +38,19 @@ class _Pause:
 PAUSE: Final = _Pause()
 
 
-@types.coroutine
-def pause() -> Generator[Any, None, None]:
-    """Stop here until the driver has handed what was emitted to the reader."""
-    yield PAUSE
+class _Pausing(tuple[_Pause]):
+    """Awaiting it yields `PAUSE` once. A tuple's own iterator does that in C, with nothing made but itself."""
+
+    __slots__ = ()
+    __await__ = cast("Callable[[_Pausing], Generator[Any, None, None]]", tuple.__iter__)
+
+
+_pausing: Final = _Pausing((PAUSE,))
+
+
+def pause() -> Awaitable[None]:
+    """`await pause()`: stop here until the driver has handed what was emitted to the reader."""
+    return _pausing
 
 
 class Port(ABC):
@@ -115,7 +123,7 @@ class Port(ABC):
     async def pause(self) -> None:
         """Let the reader take what has been emitted."""
         if self.reading:
-            await pause()
+            await _pausing
 
     def now(self) -> float:
         """Seconds since the epoch."""

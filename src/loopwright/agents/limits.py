@@ -181,6 +181,7 @@ class Budget:
         "limits",
         "model_calls",
         "price",
+        "timed",
         "tool_calls",
     )
 
@@ -188,6 +189,8 @@ class Budget:
     """Calls begun, by this run and those inside it."""
     tool_calls: int
     """Calls allowed, in this run and those inside it."""
+    timed: bool
+    """Whether the time of this run, or of one above, is limited."""
 
     def __init__(
         self,
@@ -204,6 +207,7 @@ class Budget:
         self.price = price
         own = self.limits
         self._limits_spending = own.tokens is not None or own.cost is not None or own.seconds is not None
+        self.timed = any(budget.limits.seconds is not None for budget in self.chain)
         self._lock: Any = RLock() if parent is None else parent._lock
         self.model_calls = self.tool_calls = 0
         self._input = self._output = self._total = self._estimated = 0
@@ -344,6 +348,8 @@ class Budget:
     @property
     def deadline(self) -> float | None:
         """The moment, on `clock`, at which `Limits.seconds` of this run or of one above is over."""
+        if not self.timed:
+            return None
         ends = [
             budget._started - budget._elapsed_before + budget.limits.seconds
             for budget in self.chain

@@ -45,7 +45,9 @@ class Loop:
 
     async def model(self, task: Task) -> Any:
         """Node: one reply of the model, or the end."""
-        budget: Budget = task.run.budget
+        run = task.run
+        budget: Budget = run.budget
+        run.stop_reason = None
         messages: list[AnyMessage] = task.input["messages"]
         reached = self._account(budget, messages) or budget.before_model()
         if reached is not None:
@@ -58,6 +60,8 @@ class Loop:
                 raise
             return await self.ending.stop(task, reached, self.asker)
         calls = reply.calls
+        if reply.structured is not None and not calls:
+            run.stop_reason = "structured_answer"
         if calls:
             reached = reply.reached or budget.reserve_tools(len(calls))
             if reached is not None:
@@ -100,7 +104,7 @@ class Loop:
         if self.asker.answered(turn):
             run.stop_reason = "structured_answer"
         elif isinstance(last, AIMessage):
-            run.stop_reason = str(last.response_metadata["notice"]) if is_notice(last) else self.ending.reason(last)
+            run.stop_reason = run.stop_reason or self.ending.reason(last)
         elif turn.results or (isinstance(last, HumanMessage) and is_reminder(last)):
             return self.again
         return self.exit

@@ -16,7 +16,7 @@ __all__ = ["Turn", "last_turn"]
 class Turn:
     """A reply and the results of its calls."""
 
-    __slots__ = ("calls", "last", "open", "reply", "results")
+    __slots__ = ("calls", "last", "reply", "results")
 
     def __init__(self, reply: AIMessage | None, results: list[ToolMessage], last: AnyMessage | None) -> None:
         self.reply = reply
@@ -25,17 +25,25 @@ class Turn:
         """Results that came after it, in order."""
         self.last = last
         """The last message of all."""
-        calls: Sequence[Any] = () if reply is None else [*reply.tool_calls, *reply.invalid_tool_calls]
+        calls: Sequence[Any] = () if reply is None else reply.tool_calls
+        if reply is not None and reply.invalid_tool_calls:
+            calls = [*calls, *reply.invalid_tool_calls]
         self.calls: Sequence[Mapping[str, Any]] = calls
         """All calls of the reply, those that do not parse among them."""
-        answered = [result.tool_call_id for result in results]
-        self.open: list[Mapping[str, Any]] = []
+
+    @property
+    def open(self) -> Sequence[Mapping[str, Any]]:
         """Calls without a result yet. Two calls with one id need two results."""
+        if not self.results:
+            return self.calls
+        answered = [result.tool_call_id for result in self.results]
+        waiting: list[Mapping[str, Any]] = []
         for call in self.calls:
             if call["id"] in answered:
                 answered.remove(call["id"])
             else:
-                self.open.append(call)
+                waiting.append(call)
+        return waiting
 
     def result_of(self, call: Mapping[str, Any]) -> ToolMessage | None:
         """The result of a call, None while it is open."""

@@ -134,10 +134,11 @@ class AioStream(AsyncIterator[Any]):
     to it, and this does so at once unless the clean-up itself has to wait.
     """
 
-    __slots__ = ("_failure", "_items", "_live", "_outbox", "_steps")
+    __slots__ = ("_enter", "_failure", "_items", "_live", "_outbox", "_send", "_steps")
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], outbox: Outbox, context: Context) -> None:
         self._steps = _Steps(coroutine, context)
+        self._enter, self._send = context.run, coroutine.send
         self._outbox = outbox
         self._items = outbox.items
         self._live = True
@@ -150,18 +151,20 @@ class AioStream(AsyncIterator[Any]):
         items = self._items
         while not items:
             if not self._live:
-                await self._over()
+                raise self._over()
             try:
-                self._live = await self._steps
+                yielded = self._enter(self._send, None)
+                if yielded is not PAUSE:  # the run waits for something of the loop's
+                    self._live = await _Resumed(self._steps, yielded)
+            except StopIteration:
+                self._live = False
             except BaseException as error:  # noqa: BLE001 - raised once the reader has what came before it
                 self._live, self._failure = False, error
         return items.popleft()
 
-    async def _over(self) -> None:
+    def _over(self) -> BaseException:
         failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
-        raise StopAsyncIteration
+        return StopAsyncIteration() if failure is None else failure
 
     async def aclose(self) -> None:
         """End the run now; its clean-up is over when this returns."""
@@ -309,13 +312,13 @@ class AioPort(Port):
         if coro is None:
             await self._consume_thread(cast(Callable[[], Iterator[T]], plain), take, timeout_s)
             return
-        source, reading = coro(), self.reading
+        source, reading, pausing = coro(), self.reading, pause()
         try:
             if timeout_s is None:
                 async for item in source:
                     take(item)
                     if reading:
-                        await pause()
+                        await pausing
             else:
                 await self._consume_until(source, take, asyncio.get_running_loop().time() + timeout_s)
         finally:

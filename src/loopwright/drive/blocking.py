@@ -120,12 +120,12 @@ class BlockingPort(Port):
             await self._consume_elsewhere(plain, coro, take, timeout_s)
             return
         source = plain()
-        reading = self.reading
+        reading, pausing = self.reading, pause()
         try:
             for item in source:
                 take(item)
                 if reading:
-                    await pause()
+                    await pausing
         finally:
             close = getattr(source, "close", None)
             if close is not None:

@@ -78,6 +78,7 @@ class CompiledStateGraph:
         self.debug = debug
         self.name = name
         self.config = config
+        self.ephemeral = tuple(k for k, c in parts.channels.items() if c.ephemeral)
         self.message_keys = frozenset(k for k, c in parts.channels.items() if c.reducer is add_messages)
         self.repair: Callable[[dict[str, Any]], dict[str, Any]] | None = None
         """Mends what a broken-off run left in a state: returns the keys to replace, `{}` when nothing is wrong."""

@@ -184,7 +184,7 @@ class Run:
     async def superstep(self) -> None:
         due = self.tasks
         todo = [task for task in due if not task.done]
-        if self.wants(TaskStarted):
+        if self.feed is not None and self.wants(TaskStarted):
             for task in todo:
                 self._tell_start(task)
             await self.port.pause()
@@ -240,7 +240,8 @@ class Run:
     async def commit(self, due: Sequence[Task]) -> None:
         """Fold what the step wrote into a new state and find out what is due next. All or nothing."""
         before = self.state
-        after, changed = fold(self.graph.channels, before, [(task.name, task.writes) for task in due])
+        graph = self.graph
+        after, changed = fold(graph.channels, before, [(task.name, task.writes) for task in due], graph.ephemeral)
         self.state = after
         self.step += 1
         try:
@@ -251,30 +252,29 @@ class Run:
             raise
         if self.saver is not None:
             self.state[RAN_KEY] = [task.name for task in due]
-            changed.add(RAN_KEY)
-        self.unsaved |= changed
+            self.unsaved |= {RAN_KEY, *changed}
 
     async def _route(self, done: Iterable[Task]) -> list[Task]:
         """Tasks of the next step: nodes in the order of their names, then sends in the order they were made."""
-        names: set[str] = set()
-        sends: list[Send] = []
-        nodes = self.graph.nodes
+        targets: list[str | Send] = []
         for task in done:
             node = task.node
-            targets: list[str | Send] = [*task.goto, *node.edges]
+            targets += task.goto
+            targets += node.edges
             for branch in node.branches:
-                targets += await branch.choose(task, self.state)
-            for target in targets:
-                if isinstance(target, Send):
-                    sends.append(target)
-                elif target != END:
-                    names.add(target)
+                targets += branch.decide(task, self.state) if branch.plain else await branch.choose(task, self.state)
         if self.graph.joins:
-            names |= self._joined(done)
-        for target in [*names, *(send.node for send in sends)]:
+            targets += self._joined(done)
+        nodes = self.graph.nodes
+        if len(targets) == 1 and targets[0].__class__ is str and targets[0] in nodes:  # nearly every step
+            node = nodes[cast(str, targets[0])]
+            return [self.make_task(node, node.pulled, NO_ARG)]
+        names = {target for target in targets if target.__class__ is str and target != END}
+        sends = [target for target in targets if isinstance(target, Send)]
+        for target in (*names, *(send.node for send in sends)):
             if target not in nodes:
                 raise UsageError(f"There is no node {target!r} to go to; the nodes are {', '.join(map(repr, nodes))}.")
-        tasks = [self.make_task(nodes[name], ("__pregel_pull", name), NO_ARG) for name in sorted(names)]
+        tasks = [self.make_task(nodes[name], nodes[name].pulled, NO_ARG) for name in sorted(names)]
         tasks += [self.make_task(nodes[s.node], ("__pregel_push", i, False), s.arg) for i, s in enumerate(sends)]
         return tasks
 

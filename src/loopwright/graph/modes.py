@@ -147,7 +147,7 @@ def check_modes(modes: str | Sequence[str]) -> tuple[list[str], bool]:
 class Feed:
     """The facts of one tree of runs on their way to one reader."""
 
-    __slots__ = ("_above", "_base", "_rows", "_shown", "outbox", "seq", "subgraphs", "tokens", "wanted")
+    __slots__ = ("_above", "_bare", "_base", "_rows", "_shown", "outbox", "seq", "subgraphs", "tokens", "wanted")
 
     def __init__(
         self,
@@ -165,6 +165,7 @@ class Feed:
         self._above: Feed | None = None
         self._base = 0
         self._shown: set[str] = set()
+        self._bare = single and not subgraphs and not printed and version == "v1"
         shape = _shape(single=single, subgraphs=subgraphs, version=version)
         self._rows: dict[type[Event], list[tuple[View, Callable[[Event, Any], None], bool]]] = {}
         ordered = sorted(modes, key="debug".__eq__)  # of one fact, `debug` shows what other modes have shown already
@@ -211,6 +212,21 @@ class Feed:
                 show(event, chunk)
         if self._above is not None and self._above.wants(type(event), event.path):
             self._above.emit(event)
+
+    def token_teller(self, path: tuple[str, ...], metadata: dict[str, Any]) -> Callable[[Any], None]:
+        """How to show the tokens of one model call. Where the `messages` view is all that is read of them, that view is
+        made and the fact behind it is not."""
+        rows = self._rows.get(MessageChunk, ())
+        if self._above is not None or len(rows) != 1 or not self._bare or len(path) > self._base:
+            return lambda chunk: self.emit(MessageChunk(next(self.seq), path, chunk, metadata))
+        outbox, append = self.outbox, self.outbox.items.append
+
+        def tell(chunk: Any) -> None:
+            append(TokenPair((chunk, metadata)))
+            if outbox.bell is not None:
+                outbox.bell(None)
+
+        return tell
 
     def first_sight(self, message_id: str | None) -> bool:
         """Whether a message has not been shown yet; from now on it has."""

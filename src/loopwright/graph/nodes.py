@@ -25,7 +25,7 @@ Injector = Callable[["Task"], Any]
 class Node:
     """One step of work, and the fixed edges that leave it."""
 
-    __slots__ = ("branches", "destinations", "edges", "hidden", "metadata", "name", "retry", "run", "subgraph", "tags")
+    __slots__ = ("branches", "destinations", "edges", "hidden", "metadata", "name", "pulled", "retry", "run", "subgraph", "tags")
 
     def __init__(
         self,
@@ -49,6 +49,8 @@ class Node:
         self.tags = tuple(tags)
         self.hidden = hidden
         """Left out of pictures: a node that is there in case of need."""
+        self.pulled = ("__pregel_pull", name)
+        """Path of a task that an edge has led to."""
         self.edges: tuple[str, ...] = ()
         self.branches: tuple[Branch, ...] = ()
 
@@ -74,13 +76,17 @@ class Branch:
         self.is_async = is_coroutine_function(path)
         self._given = () if plain else _injected(path, f"conditional edge {self.name!r}")
 
+    def decide(self, task: Task, state: Mapping[str, Any]) -> list[str | Send]:
+        """The answer of one of our own functions, which has no need to wait."""
+        answer = self.path(task, state)
+        return answer if answer.__class__ is list else [answer]
+
     async def choose(self, task: Task, state: Mapping[str, Any]) -> list[str | Send]:
         """Node names and sends. Raises `UsageError` for an answer that means neither."""
         if self.plain:
-            answer = self.path(task, state)
-        else:
-            given = {name: inject(task) for name, inject in self._given}
-            answer = await task.run.port.call(self.path, task.run.shaped(state), is_async=self.is_async, **given)
+            return self.decide(task, state)
+        given = {name: inject(task) for name, inject in self._given}
+        answer = await task.run.port.call(self.path, task.run.shaped(state), is_async=self.is_async, **given)
         answers = list(cast("list[Any]", answer)) if isinstance(answer, (list, tuple)) else [answer]
         return [self._target(one) for one in answers]
 

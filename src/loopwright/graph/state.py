@@ -213,12 +213,16 @@ def fold(
     channels: Mapping[str, Channel],
     state: dict[str, Any],
     writes: Iterable[tuple[str, Iterable[tuple[str, Any]]]],
+    ephemeral: Iterable[str] = (),
 ) -> tuple[dict[str, Any], set[str]]:
     """A new state: `state` with the writes of a step's tasks, `(task name, [(key, update)])` in their order.
 
+    Keys in `ephemeral` have lived long enough: only what this step writes to them is kept.
     Returns it with the keys that changed. Raises `InvalidUpdateError`, naming key and tasks.
     """
-    new = {key: value for key, value in state.items() if key not in channels or not channels[key].ephemeral}
+    new = dict(state)
+    for key in ephemeral:
+        new.pop(key, None)
     changed: set[str] = set()
     writer: dict[str, str] = {}
     for task, updates in writes:
@@ -237,18 +241,12 @@ def fold(
                 new[key] = update.value if type(update) is Overwrite else update
             elif type(update) is Overwrite:
                 new[key] = update.value
+            elif key in new:
+                new[key] = reducer(new[key], update)
             else:
-                new[key] = _reduce(channel, reducer, new.get(key, _ABSENT), update)
+                new[key] = update if channel.default is None else reducer(channel.default(), update)
             changed.add(key)
     return new, changed
-
-
-def _reduce(channel: Channel, reducer: Reducer, old: Any, update: Any) -> Any:
-    if old is _ABSENT:
-        if channel.default is None:
-            return update
-        old = channel.default()
-    return reducer(old, update)
 
 
 def as_update(value: Any) -> dict[str, Any] | None:

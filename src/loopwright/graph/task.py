@@ -7,7 +7,7 @@ how a model, a writer or a nested agent called by a user's function knows the ru
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from loopwright.checkpoint.record import NO_ARG
 from loopwright.graph.events import CustomEmitted, MessageAdded, MessageChunk
@@ -17,6 +17,7 @@ from loopwright.scope import RunnableConfig, StreamWriter, current_scope, merge_
 
 if TYPE_CHECKING:
     from loopwright.graph.engine import Run
+    from loopwright.graph.modes import Feed
     from loopwright.graph.nodes import Node
     from loopwright.port import Port
 
@@ -158,15 +159,15 @@ class Task:
         run = self.run
         if not run.tokens or TAG_NOSTREAM in tags:
             return None
-        metadata, emit = self._told(tags, None), run.emit
-        seen = False
+        feed = cast("Feed", run.feed)
+        show, seen = feed.token_teller(run.path, self._told(tags, None)), False
 
         def tell(chunk: Any) -> None:
             nonlocal seen
             if not seen:
                 seen = True
-                run.first_sight(chunk.id)
-            emit(MessageChunk, chunk, metadata)
+                feed.first_sight(chunk.id)
+            show(chunk)
 
         return tell
 
