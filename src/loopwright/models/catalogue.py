@@ -46,7 +46,7 @@ def init_chat_model(
     if provider == "local":
         from loopwright.models.local import ChatLocal
 
-        return ChatLocal(**({"model": name} if name else {}), **kwargs)
+        return ChatLocal(model=name, **kwargs)
     if not name:
         raise UsageError(f"{model!r} names no model: write {provider}:<model>")
     row = provider_named(provider)
