@@ -24,7 +24,7 @@ from loopwright.models.wire_errors import Peer, from_exception, from_response
 
 __all__ = ["Timeouts", "Wire", "WireHeaders", "WireRequest", "wait_before_retry"]
 
-LONGEST_WAIT_S = 60.0
+_LONGEST_WAIT_S = 60.0
 """A provider that asks for more patience than this gets none: the error goes up, with `retry_after`."""
 
 
@@ -255,7 +255,7 @@ def wait_before_retry(error: ModelError, attempt: int, max_retries: int) -> floa
         return None
     asked = error.retry_after
     if asked is not None:
-        return asked if asked <= LONGEST_WAIT_S else None
+        return asked if asked <= _LONGEST_WAIT_S else None
     import random
 
     return min(0.5 * 2.0**attempt, 8.0) * (0.75 + 0.25 * random.random())

@@ -24,9 +24,9 @@ __all__ = ["LANE", "Clients", "Lane"]
 
 LANE = 16
 """Connections of one client."""
-LANES = 62
+_LANES = 62
 """Clients of one world: below the usual limit of 1,024 open files. More calls wait for a connection."""
-IDLE_S = 30.0
+_IDLE_S = 30.0
 """How long a connection is kept for the next call."""
 
 
@@ -56,7 +56,7 @@ class _World:
             if lane.busy < LANE:
                 break
         else:
-            if len(self.lanes) < LANES:
+            if len(self.lanes) < _LANES:
                 lane = Lane(make())
                 self.lanes.append(lane)
             else:
@@ -161,7 +161,7 @@ os.register_at_fork(after_in_child=_after_fork)
 def _client(kind: str, url: str) -> Any:
     import httpx2
 
-    limits = httpx2.Limits(max_connections=LANE, max_keepalive_connections=LANE, keepalive_expiry=IDLE_S)
+    limits = httpx2.Limits(max_connections=LANE, max_keepalive_connections=LANE, keepalive_expiry=_IDLE_S)
     return getattr(httpx2, kind)(verify=_tls(url), limits=limits)
 
 

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ChatOpenAI"]
 
+_LAZY = {"ChatOpenAI": "model"}
+
 
 def __getattr__(name: str) -> Any:
-    if name == "ChatOpenAI":
-        from loopwright.models.openai_chat.model import ChatOpenAI
+    if name in _LAZY:
+        from importlib import import_module
 
-        return ChatOpenAI
+        return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
