@@ -548,3 +548,24 @@ def test_importing_it_imports_no_http():
     program = "import sys, loopwright.models.http; print([m for m in ('httpx2', 'asyncio', 'ssl') if m in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+def test_a_key_that_a_redirect_would_carry_along_stays_here(world: World):
+    """HTTP clients take `authorization` off on the way to another host, and no other header."""
+    with Loopback(Answer(307, headers={"location": "/elsewhere"})) as server, world.closing(world.wire()) as wire:
+        request = request_to(server)._replace(headers=WireHeaders({"api-key": KEY}))
+        with pytest.raises(errors.BadRequestError):
+            world.read(wire, request)
+        assert len(server.requests) == 1
+
+
+def test_more_calls_than_connections_wait_their_turn(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("loopwright.models.http_clients._LANES", 1)
+    with Loopback(Answer(body=b"x")) as server:
+        wire = Wire()
+
+        async def all_at_once() -> list[bytes]:
+            return await asyncio.gather(*(wire.aread(request_to(server)) for _ in range(LANE * 2)))
+
+        assert asyncio.run(all_at_once()) == [b"x"] * LANE * 2
+        assert server.connections <= LANE

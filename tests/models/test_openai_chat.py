@@ -508,7 +508,7 @@ def test_errors_have_the_providers_sentence(streamed: bool):
     with Loopback(refused) as server:
         model = model_at(server)
         with pytest.raises(
-            errors.BadRequestError, match="openai answered 400: Unsupported parameter: 'stop'"
+            errors.BadRequestError, match=r"127.0.0.1:\d+ answered 400: Unsupported parameter: 'stop'"
         ) as caught:
             list(model.stream("hi")) if streamed else model.invoke("hi")
         model.close()

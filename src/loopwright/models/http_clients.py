@@ -41,7 +41,8 @@ class Lane:
 
     def leave(self) -> None:
         """The call is over."""
-        self.busy -= 1
+        with _counting:
+            self.busy -= 1
 
 
 class _World:
@@ -52,17 +53,15 @@ class _World:
 
     def take(self, make: Callable[[], Any]) -> Lane:
         """The lane for the next call, which has to `leave()` it."""
-        for lane in self.lanes:
-            if lane.busy < LANE:
-                break
-        else:
-            if len(self.lanes) < _LANES:
+        with _counting:
+            lane = next((lane for lane in self.lanes if lane.busy < LANE), None)
+            if lane is None and len(self.lanes) < _LANES:
                 lane = Lane(make())
                 self.lanes.append(lane)
-            else:
+            elif lane is None:
                 lane = min(self.lanes, key=lambda lane: lane.busy)
-        lane.busy += 1
-        return lane
+            lane.busy += 1
+            return lane
 
     def close(self) -> None:
         lanes, self.lanes = self.lanes, []
@@ -90,9 +89,7 @@ class Clients:
 
     def blocking(self, url: str) -> Lane:
         """The lane for one blocking call to `url`."""
-        # A count that two threads change at once may be off by one for good: an extra lane is all that comes of it.
-        with self._lock:
-            return self._blocking.take(lambda: _client("Client", url))
+        return self._blocking.take(lambda: _client("Client", url))
 
     async def on_loop(self, url: str) -> Lane:
         """The lane for one call on the running loop."""
@@ -112,8 +109,7 @@ class Clients:
 
     def close_blocking(self) -> None:
         """Close what blocking calls have opened. They may go on with new connections."""
-        with self._lock:
-            self._blocking.close()
+        self._blocking.close()
 
     async def close_on_loop(self) -> None:
         """The same for the running loop."""
@@ -145,17 +141,22 @@ async def _keep(world: _World, clients: weakref.ref[Clients], key: int) -> Async
         await world.aclose()
 
 
+_counting = threading.Lock()
+"""Held while calls are counted: threads share lanes."""
 _living: weakref.WeakSet[Clients] = weakref.WeakSet()
 _inherited: list[Any] = []
 _contexts: dict[str, Any] = {}
 
 
 def _after_fork() -> None:
+    global _counting
+    _counting = threading.Lock()
     for clients in list(_living):
         clients.leave_to_parent()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _client(kind: str, url: str) -> Any:

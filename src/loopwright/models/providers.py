@@ -12,7 +12,7 @@ import msgspec
 
 from loopwright.models.openai_chat.dialect import Dialect
 
-__all__ = ["ALIASES", "ELSEWHERE", "PROVIDERS", "Provider", "provider_at"]
+__all__ = ["ALIASES", "ELSEWHERE", "PROVIDERS", "Provider", "host_of", "provider_at"]
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True):
@@ -355,12 +355,13 @@ ELSEWHERE: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
 """Providers whose own wire format is not spoken here: how else to reach them, and their address for OpenAI's format."""
 
 
-def _host(url: str) -> str:
+def host_of(url: str) -> str:
+    """Host and port of an address, in lower case."""
     return url.partition("://")[2].partition("/")[0].rpartition("@")[2].lower()
 
 
 _HOSTS: Final = {
-    _host(row.base_url): row.name for row in _ROWS if row.base_url and not row.base_url.startswith("http://localhost")
+    host_of(row.base_url): row.name for row in _ROWS if row.base_url and not row.base_url.startswith("http://localhost")
 } | {
     "api.moonshot.cn": "moonshot",
     "dashscope-intl.aliyuncs.com": "qwen",
@@ -373,7 +374,7 @@ _HOSTS: Final = {
 
 def provider_at(base_url: str) -> Provider | None:
     """The row that this address belongs to, None for an address that nobody here knows."""
-    host = _host(base_url)
+    host = host_of(base_url)
     if host.endswith((".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com")):
         return PROVIDERS["azure"]
     name = _HOSTS.get(host)

@@ -80,12 +80,21 @@ _CONTEXT_SENTENCES = (
 
 
 class Peer:
-    """Who is spoken to, for the texts of errors: a label, an address, where its key comes from."""
+    """Who is spoken to: the provider, how errors call it, its address, where its key comes from."""
 
-    __slots__ = ("_secrets", "key_hint", "label", "url")
+    __slots__ = ("_secrets", "key_hint", "label", "provider", "url")
 
-    def __init__(self, label: str, url: str, *, key_hint: str = "", secrets: Iterable[str | None] = ()) -> None:
-        self.label = label
+    def __init__(
+        self,
+        provider: str,
+        url: str,
+        *,
+        label: str | None = None,
+        key_hint: str = "",
+        secrets: Iterable[str | None] = (),
+    ) -> None:
+        self.provider = provider
+        self.label = label or provider
         self.url = public_url(url)
         self.key_hint = key_hint
         self._secrets = [secret for secret in secrets if secret and len(secret) > 5]

@@ -26,7 +26,7 @@ from loopwright.models.openai_chat.response import parse_response
 from loopwright.models.openai_chat.settings import ANYONE, endpoint, key_hint, settle, sound_key, timeouts_of
 from loopwright.models.openai_chat.stream import ChatStream
 from loopwright.models.outputs import ChatGeneration, ChatResult
-from loopwright.models.providers import PROVIDERS, Provider, provider_at
+from loopwright.models.providers import PROVIDERS, Provider, host_of, provider_at
 from loopwright.models.wire_errors import Peer
 from loopwright.models.wire_json import dumps
 
@@ -200,8 +200,13 @@ class ChatOpenAI(BaseChatModel):
             headers["openai-organization"] = self.organization
         for name, value in (self.default_headers or {}).items():
             headers[name.lower()] = value
+        known = self.provider != "openai" or provider_at(self.base_url) is not None
         peer = Peer(
-            row.name, self.base_url, key_hint=key_hint(row), secrets=(key, *(self.default_headers or {}).values())
+            row.name,
+            self.base_url,
+            label=None if known else host_of(self.base_url),
+            key_hint=key_hint(row),
+            secrets=(key, *(self.default_headers or {}).values()),
         )
         body = dumps(self._body(messages, stop, kwargs, streamed))
         return WireRequest(endpoint(self.base_url, self.default_query), headers, body, peer)

@@ -117,7 +117,7 @@ def _message(choice: Mapping[str, Any], answer: Mapping[str, Any], peer: Peer) -
     metadata = metadata_of(
         answer,
         choice,
-        provider=peer.label,
+        provider=peer.provider,
         word=finish_word(raw_finish, calls=bool(calls or broken), refused=bool(refusal), said=bool(text or blocks)),
         raw=raw_finish or None,
         usage=usage or None,

@@ -356,7 +356,7 @@ class ChatStream:
         metadata = metadata_of(
             self._facts,
             {"logprobs": self._logprobs},
-            provider=self._peer.label,
+            provider=self._peer.provider,
             word=finish_word(
                 self._finish, calls=bool(self._calls), refused=self._refused, said=bool(self._said or self._kind)
             ),
