@@ -142,11 +142,11 @@ def test_a_handlers_error_is_logged_and_not_raised_unless_it_asks(
 
 @both_worlds
 def test_a_handler_with_only_on_llm_start_gets_text(world: Blocking) -> None:
-    prompts: list[Any] = []
+    told: list[Any] = []
 
     class Old(BaseCallbackHandler):
-        def on_llm_start(self, serialized: Any, texts: list[str], **kwargs: Any) -> None:
-            prompts.extend(texts)
+        def on_llm_start(self, serialized: Any, prompts: list[str], **kwargs: Any) -> None:
+            told.extend(prompts)
 
     class Foreign:
         """Of another library, whose base class says in this way that it does not hear of chat models."""
@@ -154,11 +154,11 @@ def test_a_handler_with_only_on_llm_start_gets_text(world: Blocking) -> None:
         def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
             raise NotImplementedError
 
-        def on_llm_start(self, serialized: Any, texts: list[str], **kwargs: Any) -> None:
-            prompts.extend(texts)
+        def on_llm_start(self, serialized: Any, prompts: list[str], **kwargs: Any) -> None:
+            told.extend(prompts)
 
     world.invoke(ScriptedModel("ok"), "hello", {"callbacks": [Old(), Foreign()]})
-    assert prompts == ["Human: hello"] * 2
+    assert told == ["Human: hello"] * 2
 
 
 def test_handlers_may_ignore_what_they_do_not_want() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 from contextvars import copy_context
 from typing import Any
 
-from loopwright.drive.threads import Job
+from loopwright.drive.threads import Job, start
 
 __all__ = ["kept_loop", "start_on_loop"]
 
@@ -33,8 +33,13 @@ def kept_loop() -> asyncio.AbstractEventLoop:
 
 
 def start_on_loop(coroutine: Coroutine[Any, Any, Any]) -> Job:
-    """Run a coroutine on the kept loop, in a copy of the caller's context variables."""
+    """Run a coroutine on the kept loop, in a copy of the caller's context variables.
+
+    A plain call made by a coroutine on that loop stops the loop: what it waits for gets one of its own.
+    """
     loop, job, context = kept_loop(), Job(), copy_context()
+    if asyncio._get_running_loop() is loop:
+        return start(asyncio.run, coroutine)
 
     def settle(task: asyncio.Task[Any]) -> None:
         if task.cancelled():

@@ -286,9 +286,10 @@ class ModelLike(ChatCall[AIMessage]):
         scope = current_scope.get()
         if scope is None:
             return await self.respond(port, messages, stop=stop, kwargs=kwargs, config=config, on_chunk=on_chunk)
-        whole = self.call_config(config)
-        tags, metadata = whole.get("tags") or (), whole.get("metadata")
-        inherited = scope.config.get("callbacks")
+        whole, around = self.call_config(config), scope.config
+        known = around.get("tags") or ()
+        tags, metadata = [tag for tag in whole.get("tags") or () if tag not in known], whole.get("metadata")
+        inherited = around.get("callbacks")
         if inherited:
             config = merge_configs({"callbacks": inherited}, config)
         if scope.wants_tokens and "nostream" not in tags:
