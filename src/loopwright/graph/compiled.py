@@ -101,10 +101,11 @@ class CompiledStateGraph:
 
         With another `stream_mode` than "values", the list of what `stream` yields.
         """
-        if stream_mode != "values" or print_mode:
-            return self._collected(input, config, stream_mode, print_mode, output_keys, context=context, durability=durability, version=version)
+        if stream_mode != "values":
+            items = self.stream(input, config, context=context, stream_mode=stream_mode, print_mode=print_mode, durability=durability, version=version)
+            return list(items)
         outbox = _outbox_around()
-        run = self._run(BlockingPort(outbox), None, config, context, durability)
+        run = self._run(BlockingPort(outbox), self._printing(print_mode), config, context, durability)
         values = blocking.run(run.execute(input), outbox, copy_context())
         return self._answer(run, values, output_keys, version)
 
@@ -123,11 +124,11 @@ class CompiledStateGraph:
         """`invoke` under asyncio."""
         from loopwright.drive import aio
 
-        if stream_mode != "values" or print_mode:
+        if stream_mode != "values":
             items = self.astream(input, config, context=context, stream_mode=stream_mode, print_mode=print_mode, durability=durability, version=version)
-            return _last_or_all([item async for item in items], stream_mode, output_keys)
+            return [item async for item in items]
         outbox = _outbox_around()
-        run = self._run(aio.AioPort(outbox), None, config, context, durability)
+        run = self._run(aio.AioPort(outbox), self._printing(print_mode), config, context, durability)
         values = await aio.run(run.execute(input), outbox, copy_context())
         return self._answer(run, values, output_keys, version)
 
@@ -183,9 +184,6 @@ class CompiledStateGraph:
         """The update that a run as a node gives the graph around it."""
         return values
 
-    def _collected(self, given: Any, config: Any, mode: StreamModes, print_mode: StreamModes, keys: Any, **options: Any) -> Any:
-        return _last_or_all(list(self.stream(given, config, stream_mode=mode, print_mode=print_mode, **options)), mode, keys)
-
     def _run(
         self, port: Port, feed: Feed | None, config: RunnableConfig | None, context: Any, durability: str | None
     ) -> Run:
@@ -229,6 +227,12 @@ class CompiledStateGraph:
         if self.debug:
             printed = [*printed, "debug"]
         return Feed(Outbox(), modes, single=single, subgraphs=subgraphs, version=version, printed=printed)
+
+    def _printing(self, print_mode: StreamModes) -> Feed | None:
+        """For a run that nobody reads: a feed that only prints, None if nothing is to be printed."""
+        if not print_mode and not self.debug:
+            return None
+        return self._feed((), print_mode, subgraphs=False, version="v1")
 
     def _context(self, context: Any, parent: Task | None) -> Any:
         """The run's context in the form of `context_schema`; a nested run has its parent's unless it is given one."""
@@ -379,15 +383,6 @@ def _inherited(config: RunnableConfig) -> RunnableConfig:
 
 def _names_thread(config: RunnableConfig | None) -> bool:
     return bool(config and (config.get("configurable") or {}).get("thread_id"))
-
-
-def _last_or_all(items: list[Any], stream_mode: StreamModes, output_keys: str | Sequence[str] | None) -> Any:
-    if stream_mode != "values":
-        return items
-    last = items[-1] if items else None
-    if isinstance(output_keys, str):
-        return None if last is None else last.get(output_keys)
-    return last
 
 
 def _is_instantiable(schema: type[Any]) -> bool:
