@@ -180,3 +180,8 @@ def test_keys_are_found_in_order(monkeypatch: pytest.MonkeyPatch):
     assert find_key(row) == "second"
     monkeypatch.setenv("ZHIPUAI_API_KEY", "first")
     assert find_key(row) == "first"
+
+
+def test_a_model_in_this_process():
+    assert "the model file '/nowhere/x.gguf' cannot be read" in wrong("local:/nowhere/x.gguf")
+    assert "'/nowhere/x.gguf'" in wrong("/nowhere/x.gguf")
