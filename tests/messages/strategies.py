@@ -12,8 +12,9 @@ from loopwright.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMes
 words = st.text(alphabet="ab c\n{}\"'é中😀", max_size=6)
 ids = st.sampled_from(["c1", "c2", "c3"])
 
+floats = st.floats(allow_nan=False, allow_infinity=False)  # as JSON has them
 plain: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | words,
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | floats | words,
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(words, inner, max_size=2),
     max_leaves=5,
 )
@@ -58,12 +59,14 @@ stream_blocks = st.one_of(
     st.builds(lambda text: {"type": "text", "text": text}, words),
     st.builds(lambda text, at: {"type": "text", "text": text, "index": at}, words, st.integers(0, 2)),
     st.builds(lambda text: {"type": "reasoning", "reasoning": text}, words),
-    st.builds(lambda text, id: {"type": "reasoning", "reasoning": text, "id": id}, words, ids),
+    st.builds(lambda text, name: {"type": "reasoning", "reasoning": text, "id": name}, words, ids),
     st.builds(lambda text: {"type": "reasoning", "summary": [{"text": text}]}, words),
     st.builds(lambda text, at: {"type": "reasoning", "reasoning": text, "index": at}, words, st.integers(0, 2)),
     st.builds(lambda text, at: {"type": "input_json_delta", "partial_json": text, "index": at}, words, st.just(7)),
     st.builds(lambda at: {"type": "tool_use", "id": "c1", "name": "f", "input": {}, "index": at}, st.just(7)),
-    st.builds(lambda mark: {"type": "text", "text": "x", "annotations": [mark], "index": 0}, st.just({"type": "citation"})),
+    st.builds(
+        lambda mark: {"type": "text", "text": "x", "annotations": [mark], "index": 0}, st.just({"type": "citation"})
+    ),
     st.just({"type": "image", "url": "u"}),
 )
 pieces = st.fixed_dictionaries(
@@ -144,7 +147,9 @@ def valid_histories(draw: st.DrawFn, max_turns: int = 5) -> list[BaseMessage]:
         names = draw(st.lists(ids, max_size=3, unique=True))
         calls = [{"name": "f", "args": {}, "id": name} for name in names]
         history.append(AIMessage(draw(words), id=f"a{turn}", tool_calls=calls))
-        history += [ToolMessage(draw(words), tool_call_id=name, id=f"t{turn}{name}") for name in draw(st.permutations(names))]
+        history += [
+            ToolMessage(draw(words), tool_call_id=name, id=f"t{turn}{name}") for name in draw(st.permutations(names))
+        ]
     return history
 
 
@@ -154,8 +159,10 @@ def any_histories(draw: st.DrawFn) -> list[BaseMessage]:
     kinds = st.one_of(
         st.builds(HumanMessage, words),
         st.builds(lambda calls: AIMessage("a", tool_calls=calls), tool_calls),
-        st.builds(lambda id: AIMessage("", invalid_tool_calls=[{"name": "f", "args": "{", "id": id, "error": "cut"}]), ids),
-        st.builds(lambda id: ToolMessage("r", tool_call_id=id), ids),
+        st.builds(
+            lambda name: AIMessage("", invalid_tool_calls=[{"name": "f", "args": "{", "id": name, "error": "cut"}]), ids
+        ),
+        st.builds(lambda name: ToolMessage("r", tool_call_id=name), ids),
         st.builds(SystemMessage, words),
     )
     return draw(st.lists(kinds, max_size=8))

@@ -52,6 +52,9 @@ class Priority(HumanMessage):
     labels: list[str] = []
 
 
+CALLS: list[Any] = [{"name": "f", "args": "{}", "id": "1"}]
+
+
 class Robot(AIMessage, tag="robot"):
     mood: str = "calm"
 
@@ -269,19 +272,19 @@ def test_equality_is_of_class_and_fields() -> None:
 
 
 def test_users_subclass() -> None:
-    message = Priority("a", level=3, other=1)
+    message = Priority("a", level=3, other=1)  # type: ignore
     assert message.type == "human"
     assert message.level == 3
     assert message.labels == []
     assert message.extra == {"other": 1}
     assert message.model_copy(update={"level": 4}).level == 4
     assert pickle.loads(pickle.dumps(message)) == message
-    assert Robot("a", tool_calls=[{"name": "f", "args": "{}", "id": "1"}]).tool_calls[0]["args"] == {}
+    assert Robot("a", tool_calls=CALLS).tool_calls[0]["args"] == {}
 
 
 def test_a_field_that_is_missing_is_an_error() -> None:
     with pytest.raises(TypeError, match="level"):
-        Priority("a")
+        Priority("a")  # type: ignore
 
 
 def test_matching_works() -> None:
@@ -340,7 +343,8 @@ def test_all_names_are_there() -> None:
 
 
 def test_importing_brings_no_heavy_library() -> None:
-    program = "import sys, loopwright.messages as m; m.AnyMessage; print(*{'pydantic', 'httpx2', 'asyncio'} & set(sys.modules))"
+    heavy = "{'pydantic', 'httpx2', 'asyncio'}"
+    program = f"import sys, loopwright.messages as m; m.AnyMessage; print(*{heavy} & set(sys.modules))"
     out = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
     assert out.split() == []
 

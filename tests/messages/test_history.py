@@ -112,8 +112,8 @@ def test_calls_that_cannot_work_say_so() -> None:
 ids = st.sampled_from("abcde")
 updates = st.lists(
     st.one_of(
-        st.builds(lambda id, text: HumanMessage(text, id=id), ids, st.text(max_size=2)),
-        st.builds(lambda id: RemoveMessage(id=id), ids),
+        st.builds(lambda name, text: HumanMessage(text, id=name), ids, st.text(max_size=2)),
+        st.builds(lambda name: RemoveMessage(id=name), ids),
         st.just(RemoveMessage(id=REMOVE_ALL_MESSAGES)),
     ),
     max_size=4,
@@ -164,13 +164,15 @@ def test_a_history_is_a_list() -> None:
     history = add_messages([A], [B])
     assert isinstance(history, list)
     assert history == [A, B]
-    assert history + [A] == [A, B, A]
+    assert [*history, A] == [A, B, A]
     assert history[-1] is B
     assert history[:1] == [A]
     assert json.loads(json.dumps([message.model_dump() for message in history]))[0]["content"] == "a"
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda h: pickle.loads(pickle.dumps(h)), lambda h: h.copy()])
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda h: pickle.loads(pickle.dumps(h)), lambda h: h.copy()]
+)
 def test_copies_are_histories(copied: Any) -> None:
     history = add_messages([A], [B])
     other = copied(history)
@@ -279,4 +281,8 @@ def test_two_runs_that_go_on_from_one_version_do_not_mix() -> None:
 
 def test_tools_and_system_messages_are_added_too() -> None:
     history = add_messages([SystemMessage("s")], [AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "c"}])])
-    assert [message.type for message in add_messages(history, ToolMessage("r", tool_call_id="c"))] == ["system", "ai", "tool"]
+    assert [message.type for message in add_messages(history, ToolMessage("r", tool_call_id="c"))] == [
+        "system",
+        "ai",
+        "tool",
+    ]

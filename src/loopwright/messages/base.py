@@ -33,6 +33,7 @@ from loopwright.messages.meta import (
     all_fields,
     make,
     plain_content,
+    positional,
     settle,
     stored_fields,
 )
@@ -89,7 +90,7 @@ class BaseMessage(
 ):
     """What all messages have. Make one of the subclasses."""
 
-    content: _Content = ""
+    content: _Content = positional("")
     """The words, or a list of blocks (and bare strings)."""
     additional_kwargs: _Object = field(default_factory=_dict)
     """What a provider sent beyond all standard fields."""
@@ -240,11 +241,11 @@ def with_id(message: M, id: str) -> M:
     return structs.replace(message, id=id)
 
 
-class HumanMessage(BaseMessage, kind="human", simple=True):
+class HumanMessage(BaseMessage, kind="human", init=False, simple=True):
     """What the user says."""
 
 
-class SystemMessage(BaseMessage, kind="system", simple=True):
+class SystemMessage(BaseMessage, kind="system", init=False, simple=True):
     """Instructions to the model."""
 
 
@@ -363,7 +364,7 @@ class RemoveMessage(BaseMessage, kind="remove"):
         fields["content"] = ""
 
 
-class ChatMessage(BaseMessage, kind="chat"):
+class ChatMessage(BaseMessage, kind="chat", init=False):
     """A message under a role of the caller's own."""
 
     role: str = ""
@@ -375,7 +376,7 @@ class ChatMessage(BaseMessage, kind="chat"):
             raise UsageError('ChatMessage needs a role: write ChatMessage("...", role="critic")')
 
 
-class FunctionMessage(BaseMessage, kind="function"):
+class FunctionMessage(BaseMessage, kind="function", init=False):
     """A function's result in the form that providers had before tool calls; `name` says which function."""
 
     @classmethod
@@ -387,7 +388,7 @@ class FunctionMessage(BaseMessage, kind="function"):
             )
 
 
-class UnknownMessage(BaseMessage, kind="unknown"):
+class UnknownMessage(BaseMessage, kind="unknown", init=False):
     """A stored message of a type nobody here knows. `extra["type"]` is its type; storing it again loses nothing."""
 
 
@@ -422,10 +423,10 @@ class AIMessageChunk(AIMessage, BaseMessageChunk, metaclass=ChunkMeta, kind="AIM
             name: str | None = None,
             id: str | None = None,
             *,
-            tool_calls: list[ToolCall] = ...,
-            invalid_tool_calls: list[InvalidToolCall] = ...,
-            usage_metadata: UsageMetadata | None = None,
-            tool_call_chunks: Sequence[ToolCallChunk | dict[str, Any]] = ...,
+            tool_calls: Sequence[Any] = ...,
+            invalid_tool_calls: Sequence[Any] = ...,
+            usage_metadata: Mapping[str, Any] | UsageMetadata | None = None,
+            tool_call_chunks: Sequence[Any] = ...,
             chunk_position: Literal["last"] | None = None,
         ) -> None: ...
 
@@ -459,13 +460,13 @@ _whole_calls: Any = AIMessage.__dict__["tool_calls"].__get__
 _whole_bad_calls: Any = AIMessage.__dict__["invalid_tool_calls"].__get__
 
 
-class HumanMessageChunk(HumanMessage, BaseMessageChunk, kind="HumanMessageChunk"):
+class HumanMessageChunk(HumanMessage, BaseMessageChunk, kind="HumanMessageChunk", init=False):
     """A piece of what a user says."""
 
 
-class SystemMessageChunk(SystemMessage, BaseMessageChunk, kind="SystemMessageChunk"):
+class SystemMessageChunk(SystemMessage, BaseMessageChunk, kind="SystemMessageChunk", init=False):
     """A piece of instructions."""
 
 
-class ToolMessageChunk(ToolMessage, BaseMessageChunk, kind="ToolMessageChunk"):
+class ToolMessageChunk(ToolMessage, BaseMessageChunk, kind="ToolMessageChunk", init=False):
     """A piece of a tool's result."""

@@ -56,10 +56,8 @@ def dump(
 def dump_json(message: BaseMessage, *, indent: int | None = None, **options: Any) -> str:
     """`dump(mode="json")` as text; `indent` spaces a level."""
     options.pop("mode", None)
-    data = dump(message, mode="json", **options)
-    if indent is None:
-        return msgspec.json.encode(data).decode()
-    return msgspec.json.format(msgspec.json.encode(data), indent=indent).decode()
+    data = msgspec.json.encode(dump(message, mode="json", **options))
+    return (data if indent is None else msgspec.json.format(data, indent=indent)).decode()
 
 
 def copy_plain(value: Any) -> Any:
@@ -73,35 +71,21 @@ def copy_plain(value: Any) -> Any:
 
 def json_value(value: Any) -> Any:
     """Only what JSON knows. Surrogates that UTF-8 cannot hold become U+FFFD."""
-    return msgspec.to_builtins(_clean(value), str_keys=True, enc_hook=_to_json)
+    return msgspec.json.decode(msgspec.json.encode(_clean(value), enc_hook=_to_json))
 
 
 def _to_json(value: Any) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     dump_method = getattr(value, "model_dump", None)
-    if callable(dump_method):
-        return dump_method(mode="json")
-    return str(value)
+    return dump_method(mode="json") if callable(dump_method) else str(value)
 
 
 def _clean(value: Any) -> Any:
-    if isinstance(value, str):
-        return (
-            value
-            if value.isascii() or not _has_surrogate(value)
-            else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        )
+    if value.__class__ is str:
+        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if value.__class__ is dict:
-        return {_clean(key): _clean(item) for key, item in value.items()}
+        return {_clean(key if key.__class__ is str else str(key)): _clean(item) for key, item in value.items()}
     if value.__class__ is list:
         return [_clean(item) for item in value]
     return value
-
-
-def _has_surrogate(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False

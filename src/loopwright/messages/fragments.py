@@ -3,8 +3,8 @@
 Rules (each keeps "merge some, then the rest" equal to "merge all"):
 
 - a piece with an id belongs to the call with that id and index; if there is none it begins a call, also under an
-  index that is taken: the index is no identity. A piece with an id and no index repeats or continues the call with
-  that id;
+  index that is taken: the index is no identity. An id that comes again under another index (or none) is a call said
+  again if it says the same, which is seen at the end;
 - a piece without an id continues the latest call with its index. Without index and id, a piece that has a name is
   a call of its own;
 - the first name wins: names are sent whole, and some servers repeat them in every piece;
@@ -31,16 +31,13 @@ def merge_fragments(fragments: Iterable[Mapping[str, Any]]) -> list[ToolCallChun
     """One piece for each call, in order of first appearance."""
     calls: list[dict[str, Any]] = []
     texts: list[list[str]] = []
-    by_id_and_index: dict[tuple[str, Any], int] = {}
-    by_id: dict[str, int] = {}
+    by_id: dict[tuple[str, Any], int] = {}
     by_index: dict[Any, int] = {}
     for piece in fragments:
         name, call_id, index = piece.get("name") or None, piece.get("id") or None, piece.get("index")
         at: int | None = None
         if call_id is not None:
-            at = by_id_and_index.get((call_id, index))
-            if at is None and index is None:
-                at = by_id.get(call_id)
+            at = by_id.get((call_id, index))
         elif index is not None or name is None:
             at = by_index.get(index)
         if at is None:
@@ -48,7 +45,7 @@ def merge_fragments(fragments: Iterable[Mapping[str, Any]]) -> list[ToolCallChun
             calls.append({"name": name, "args": "", "id": call_id, "index": index, "type": "tool_call_chunk"})
             texts.append([])
             if call_id is not None:
-                by_id[call_id] = by_id_and_index[call_id, index] = at
+                by_id[call_id, index] = at
         elif name is not None and calls[at]["name"] is None:
             calls[at]["name"] = name
         args = piece.get("args")
@@ -75,10 +72,13 @@ def final_calls(
     for call in whole:
         if not _known(call, good):
             good.append(call)
-    whole_ids = {call["id"] for call in good if call["id"]}
-    for piece in merge_fragments(fragments):
+    pieces = merge_fragments(fragments)
+    done = {call["id"] for call in good if call["id"]}
+    said = {(piece["id"], name) for piece in pieces if piece["args"] for name in (piece["name"], None)}
+    for piece in pieces:
         name, text, call_id = piece["name"], piece["args"], piece["id"]
-        if call_id in whole_ids or not (name or text or call_id):
+        nothing_new = not text and ((call_id, name) in said if call_id else not name)
+        if call_id in done or nothing_new:
             continue
         args = "the call has no name" if not name else parse_arguments(text)
         if isinstance(args, str):

@@ -18,7 +18,7 @@ are hidden from type checkers, which read the `__init__` that each class declare
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, dataclass_transform
 
 import msgspec
 from msgspec import structs
@@ -40,6 +40,7 @@ __all__ = [
     "make",
     "message_classes",
     "plain_content",
+    "positional",
     "settle",
     "stored_fields",
     "tag_of",
@@ -56,6 +57,12 @@ _simple: set[Any] = set()
 _make: Any = msgspec.StructMeta.__call__  # the constructor in C
 
 
+def positional(default: Any, *, kw_only: Literal[False] = False) -> Any:
+    """A field that may be given without its name, also in users' subclasses, whose own fields may not."""
+    return msgspec.field(default=default)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field, positional))
 class MessageMeta(msgspec.StructMeta):
     """The metaclass of all messages."""
 
@@ -67,6 +74,7 @@ class MessageMeta(msgspec.StructMeta):
         *,
         kind: str | None = None,
         simple: bool = False,
+        init: bool = True,
         **options: Any,
     ) -> MessageMeta:
         if kind is not None:

@@ -74,4 +74,22 @@ def _words(message: BaseMessage) -> str:
     content = message.content
     if isinstance(content, str):
         return content
-    return repr(content)
+    from loopwright.messages.standard import standard_block
+
+    blocks = [standard_block(item) for item in content]
+    return "\n".join(_line(block) for block in blocks if block is not None and block["type"] != "tool_call")
+
+
+def _line(block: dict[str, Any]) -> str:
+    """A block on a line of its own, without the megabytes it may hold."""
+    kind = block["type"]
+    if kind == "text":
+        return block["text"]
+    if kind == "reasoning":
+        return f"[reasoning] {block.get('reasoning', '')}"
+    if "base64" in block:
+        return f"[{kind} {block.get('mime_type', '')}, {len(block['base64']):,} characters]"
+    place = block.get("url") or block.get("file_id")
+    if place:
+        return f"[{kind} {place}]"
+    return repr(block["value"] if kind == "non_standard" else block)

@@ -82,7 +82,7 @@ def standard_block(item: Any) -> Block | None:
     block = cast(Block, item)
     kind = block.get("type")
     reader = _READERS.get(kind) if isinstance(kind, str) else _UNTYPED.get(next(iter(block), ""))
-    if reader is None and isinstance(kind, str) and kind.endswith("_tool_result"):
+    if reader is None and isinstance(kind, str) and kind.endswith("_tool_result") and kind not in STANDARD_TYPES:
         reader = _server_result
     if reader is not None:
         read = reader(block)

@@ -20,6 +20,7 @@ from loopwright.errors import UsageError
 from loopwright.messages.base import BaseMessage, SystemMessage, ToolMessage
 from loopwright.messages.convert import convert_to_messages
 from loopwright.messages.count import count_tokens_approximately
+from loopwright.messages.meta import message_classes
 from loopwright.messages.pairing import calls_of, repair_history
 from loopwright.messages.select import MessageStep, MessageTypes, is_of_type
 
@@ -201,8 +202,17 @@ def _counter(counter: Any) -> _Count:
             'write "approximate", len, a model, or a function of a list of messages that returns a number'
         )
     count = cast(Callable[[Any], int], counter)
-    annotations: dict[str, Any] = getattr(counter, "__annotations__", {})
-    first = next((kind for name, kind in annotations.items() if name != "return"), None)
-    if first == "BaseMessage" or (isinstance(first, type) and issubclass(first, BaseMessage)):
+    if _is_of_one_message(counter):
         return lambda messages: sum(count(message) for message in messages)
     return count
+
+
+def _is_of_one_message(counter: Any) -> bool:
+    """Whether a function says by its first parameter's annotation that it counts a single message."""
+    code = getattr(counter, "__code__", None)
+    names: tuple[str, ...] = code.co_varnames[: code.co_argcount] if code is not None else ()
+    first = next((name for name in names if name != "self"), "")
+    kind: Any = counter.__annotations__.get(first) if first else None
+    if isinstance(kind, str):
+        return kind == "AnyMessage" or kind in {cls.__name__ for cls in message_classes.values()}
+    return isinstance(kind, type) and issubclass(kind, BaseMessage)
