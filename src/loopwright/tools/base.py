@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, cast
 
 from loopwright.errors import ToolDefinitionError, ToolException
 from loopwright.scope import RunnableConfig
 from loopwright.tools.call import Plan, invoke_tool
 from loopwright.tools.docstring import clean, parse_docstring
-from loopwright.tools.fields import Factory, check_fields, fields_of_class, name_mend
+from loopwright.tools.fields import Factory, WithFields, check_fields, fields_of_class, name_mend
 from loopwright.tools.gate import Gate
 from loopwright.tools.parameters import Signature, is_coroutine_function, read_signature
 from loopwright.tools.schema import Arguments, arguments_of
@@ -42,14 +42,13 @@ _DERIVED: Final[Mapping[str, tuple[str, ...]]] = {
 _PORT_KEYWORDS: Final = frozenset(("is_async", "timeout_s"))
 
 
-@dataclass_transform(kw_only_default=True)
-class BaseTool:
+class BaseTool(WithFields):
     """Something that a model may call. Make one with `@tool`, or subclass this and write `_run` or `_arun`."""
 
     name: str
     """What the model calls it: letters, digits, `_` and `-`, at most 64."""
-    description: str
-    """What the model is told about it."""
+    description: str = ""
+    """What the model is told about it. Left out, the docstring of the class or function."""
     args_schema: Any = None
     """A pydantic model class or a JSON schema dictionary. None: the function's signature."""
     return_direct: bool = False
@@ -106,11 +105,10 @@ class BaseTool:
                     missing.append(field)
             elif isinstance(default, Factory):
                 own[field] = default.make()
-        if "description" in missing and cls.__doc__:
-            own["description"] = clean(cls.__doc__)
-            missing.remove("description")
         if missing:
             raise ToolDefinitionError(_needs(cls, missing))
+        if not self.description:
+            own["description"] = clean(cls.__doc__)
         self._settle()
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -300,12 +298,10 @@ def _outcomes(results: list[Any], return_exceptions: bool) -> list[Any]:
 
 
 def _needs(cls: type[BaseTool], missing: Sequence[str]) -> str:
-    first = missing[0]
-    if first in ("name", "description"):
+    if "name" in missing:
         return (
-            f"{cls.__name__} has no {first}. Write it in the class, "
-            f"`{first}: str = {name_mend(cls.__name__, first)!r}`, "
-            f"or give it to the constructor, {cls.__name__}({first}=...)."
+            f"{cls.__name__} has no name. Write it in the class, `name: str = {name_mend(cls.__name__)!r}`, "
+            f"or give it to the constructor, {cls.__name__}(name=...)."
         )
     example = ", ".join(f"{field}=..." for field in missing)
     return f"{cls.__name__}(...) needs {', '.join(missing)}: {cls.__name__}({example})."

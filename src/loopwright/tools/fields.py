@@ -5,16 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast, dataclass_transform, get_origin
 
 from loopwright.errors import ToolDefinitionError
 
 if TYPE_CHECKING:
     from loopwright.tools.base import BaseTool
 
-__all__ = ["Factory", "check_fields", "check_name", "fields_of_class", "name_mend"]
+__all__ = ["Factory", "WithFields", "check_fields", "check_name", "fields_of_class", "name_mend"]
 
 NAME_CHARS: Final = 64
+
+
+@dataclass_transform(kw_only_default=True)
+class WithFields:
+    """Tells type checkers that annotated attributes of the classes below are keywords of their constructors."""
 
 
 class Factory:
@@ -116,7 +121,7 @@ def _mended(name: str) -> str:
     return "_".join(part for part in kept.split("_") if part)[:NAME_CHARS]
 
 
-def name_mend(class_name: str, field: str) -> str:
-    """An example for a class that lacks its name or description."""
+def name_mend(class_name: str) -> str:
+    """A name for the tools of a class that has none: `WebSearchTool` -> `web_search`."""
     words = "".join(f"_{char.lower()}" if char.isupper() else char for char in class_name).lstrip("_")
-    return words.removesuffix("_tool") if field == "name" else "What it does, and when to use it."
+    return words.removesuffix("_tool")

@@ -186,6 +186,7 @@ def _enum(kind: type[Enum]) -> tuple[Json, Core] | None:
     special = vars(kind).get("__doc__") or hasattr(kind, "__get_pydantic_core_schema__") or "_missing_" in vars(kind)
     if json is None or special or issubclass(kind, Flag):
         return None
+    json = {"enum": values, "type": json["type"]}
     core: Core = {"type": "enum", "cls": kind, "members": members}
     for base, name in ((int, "int"), (str, "str")):
         if issubclass(kind, base):
