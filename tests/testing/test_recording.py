@@ -137,7 +137,7 @@ def test_what_identifies_a_call_may_be_changed(tmp_path: Path) -> None:
 
 
 def test_what_may_be_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "of no use")
+    monkeypatch.setenv("OPENAI_API_KEY", "of-no-use")
     tape = Tape(tmp_path / "a.json", record=True)
     named = tape.wrap("openai:gpt-4o-mini").bound
     assert (type(named).__name__, isinstance(named, BaseChatModel)) == ("ChatOpenAI", True)

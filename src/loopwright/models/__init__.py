@@ -33,21 +33,26 @@ __all__ = [
     "init_chat_model",
 ]
 
-_HOMES = {
+_LAZY = {
     "BaseChatModel": "base",
     "BaseRateLimiter": "rate_limit",
     "ChatCall": "like",
+    "ChatGeneration": "outputs",
+    "ChatGenerationChunk": "outputs",
     "ChatOpenAI": "openai_chat.model",
+    "ChatResult": "outputs",
+    "Generation": "outputs",
     "InMemoryCache": "cache",
     "InMemoryRateLimiter": "rate_limit",
+    "LLMResult": "outputs",
     "ModelLike": "like",
     "init_chat_model": "catalogue",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+    if name in _LAZY:
+        from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'outputs')}"), name)
+        return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from loopwright.models.retry import JitterParams, ModelRetry, Retry
     from loopwright.models.structured import StructuredModel
 
-__all__ = ["ChatCall", "ModelLike", "OnChunk"]
+__all__ = ["ChatCall", "Exceptions", "ModelLike", "OnChunk"]
 
 Out = TypeVar("Out")
 Schema = TypeVar("Schema")
@@ -35,6 +35,7 @@ Schema = TypeVar("Schema")
 OnChunk = Callable[[AIMessageChunk], None]
 """Is given each piece of an answer as it comes. It must not wait."""
 Exceptions = tuple[type[BaseException], ...]
+"""As `isinstance` takes them."""
 
 _BATCH_THREADS = 32
 """How many calls of a blocking batch run at once when `max_concurrency` does not say."""

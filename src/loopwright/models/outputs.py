@@ -12,7 +12,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from loopwright.messages import AIMessage, AIMessageChunk, BaseMessage
 
-__all__ = ["ChatGeneration", "ChatGenerationChunk", "ChatResult", "Generation", "LLMResult"]
+__all__ = ["ChatGeneration", "ChatGenerationChunk", "ChatResult", "Generation", "LLMResult", "of_message"]
 
 
 class Generation(Struct, kw_only=True):

@@ -21,7 +21,7 @@ from loopwright.models.like import ChatCall, Exceptions, ModelLike, OnChunk
 from loopwright.port import Port
 from loopwright.scope import RunnableConfig
 
-__all__ = ["JitterParams", "ModelRetry", "Retry"]
+__all__ = ["Given", "JitterParams", "ModelRetry", "Retry"]
 
 Out = TypeVar("Out")
 

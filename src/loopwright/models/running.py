@@ -24,7 +24,7 @@ from loopwright.scope import Scope, current_scope
 if TYPE_CHECKING:
     from loopwright.drive.aio import AioStream
 
-__all__ = ["arun", "astream", "run", "stream"]
+__all__ = ["Make", "MakeStream", "arun", "astream", "run", "stream"]
 
 T = TypeVar("T")
 

@@ -176,7 +176,7 @@ class RecordedModel(ModelLike):
 
 def _made(model: Any) -> ModelLike:
     if isinstance(model, str):
-        from loopwright.chat_models import init_chat_model
+        from loopwright.models.catalogue import init_chat_model
 
         return cast(ModelLike, init_chat_model(model))
     if isinstance(model, ModelLike):
