@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from loopwright.errors import UsageError
 from loopwright.messages import (
     AIMessage,
+    AIMessageChunk,
     BaseMessage,
     HumanMessage,
     ToolMessage,
@@ -155,3 +156,13 @@ def test_values_of_other_classes_may_have_a_form() -> None:
     [raw] = decode_messages(data)
     assert isinstance(raw, ToolMessage)
     assert raw.artifact == msgspec.msgpack.Ext(1, b"(1+2j)")
+
+
+class Text(str):
+    __slots__ = ()
+
+
+def test_text_of_another_class_is_stored_as_text() -> None:
+    [chunk] = decode_messages(encode_messages([AIMessageChunk(Text("a"))]))
+    assert type(chunk.content) is str
+    assert chunk == AIMessageChunk("a")

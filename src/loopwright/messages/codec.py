@@ -152,6 +152,8 @@ def _careful(message: BaseMessage, path: str, default: Default | None) -> dict[s
     fields = stored_fields(message)
     extra: Mapping[str, Any] = fields.pop("extra", {})
     stored = {"type": tag_of(message)}
+    if isinstance(fields.get("content"), str):
+        fields["content"] = str.__str__(fields["content"])  # a chunk is made of its fields as they are
     for source, place in ((fields, path), (extra, f"{path}.extra")):
         for name, value in source.items():
             if name != "type":
