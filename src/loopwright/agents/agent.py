@@ -13,7 +13,7 @@ from loopwright.agents.limits import Budget, Limits
 from loopwright.agents.result import AgentResult
 from loopwright.errors import EmptyInputError, InputTypeError
 from loopwright.graph.compiled import CompiledStateGraph, Parts
-from loopwright.messages import AnyMessage, BaseMessage
+from loopwright.messages import BaseMessage
 from loopwright.messages.pairing import repair_history
 from loopwright.scope import RunnableConfig
 
@@ -42,7 +42,9 @@ class Agent(CompiledStateGraph, Generic[R]):
         name: str | None = None,
         config: RunnableConfig | None = None,
     ) -> None:
-        super().__init__(parts, checkpointer=checkpointer, store=store, debug=debug, name=name or "LangGraph", config=config)
+        super().__init__(
+            parts, checkpointer=checkpointer, store=store, debug=debug, name=name or "LangGraph", config=config
+        )
         self.limits = limits
         self.repair = _mended
 
@@ -72,32 +74,38 @@ class Agent(CompiledStateGraph, Generic[R]):
         known = cast("Mapping[str, Any]", given)
         if "messages" not in known and not state.get("messages"):
             keys = ", ".join(map(repr, known)) or "nothing"
-            raise EmptyInputError(f'The input holds {keys}, and the model needs messages. Write {_RIGHT_CALL}.')
+            raise EmptyInputError(f"The input holds {keys}, and the model needs messages. Write {_RIGHT_CALL}.")
         if "messages" in known and not known["messages"] and not state.get("messages"):
             raise EmptyInputError(f'"messages" is empty, and the model needs at least one. Write {_RIGHT_CALL}.')
         return known
 
     def nothing_to_resume(self, *, has_saver: bool) -> str:
         if has_saver:
-            return f"invoke(None, config) goes on with a saved thread, and this thread has nothing saved yet. Begin with {_RIGHT_CALL[:-1]}, config)."
+            return (
+                "invoke(None, config) goes on with a saved thread, and this thread has nothing saved yet. "
+                f"Begin with {_RIGHT_CALL[:-1]}, config)."
+            )
         return f"invoke(None) goes on with a saved thread, and this agent has no checkpointer. Write {_RIGHT_CALL}."
 
 
 def _not_a_dict(given: Any) -> str:
     """The words for an input that is no dict of state keys."""
+    kind = type(given).__name__
     if isinstance(given, str):
-        return f'An agent takes a dict: agent.invoke({{"messages": {given!r:.60}}}), or {_RIGHT_CALL}; it got the bare string {given!r:.60}.'
+        right, got = f'{{"messages": {given!r:.60}}}', f"the bare string {given!r:.60}"
+        return f"An agent takes a dict: agent.invoke({right}), or {_RIGHT_CALL}; it got {got}."
     if isinstance(given, BaseMessage):
-        return f'An agent takes a dict with a list of messages: agent.invoke({{"messages": [message]}}); it got a bare {type(given).__name__}.'
+        right = 'agent.invoke({"messages": [message]})'
+        return f"An agent takes a dict with a list of messages: {right}; it got a bare {kind}."
     if isinstance(given, (list, tuple)):
-        return f'An agent takes a dict: agent.invoke({{"messages": [...]}}); it got a bare {type(cast(Any, given)).__name__}.'
-    return f"An agent takes a dict of state keys: {_RIGHT_CALL}; it got {type(given).__name__}: {given!r:.80}."
+        return f'An agent takes a dict: agent.invoke({{"messages": [...]}}); it got a bare {kind}.'
+    return f"An agent takes a dict of state keys: {_RIGHT_CALL}; it got {kind}: {given!r:.80}."
 
 
 def _mended(state: dict[str, Any]) -> dict[str, Any]:
-    """What has to be replaced in a state before it is gone on with: every call has its result, no old answer is left."""
+    """What has to be replaced in a state before the run goes on: every call has its result, no old answer is left."""
     mended: dict[str, Any] = {}
-    messages: list[AnyMessage] = state.get("messages") or []
+    messages: list[BaseMessage] = state.get("messages") or []
     repaired = repair_history(messages)
     if repaired is not messages:
         mended["messages"] = repaired

@@ -8,7 +8,7 @@ answer inside of them, so that a hook sees the result.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from loopwright.agents.answers import AnswerPlan, plan_answers
 from loopwright.agents.ending import is_malformed
@@ -29,6 +29,7 @@ __all__ = ["Asker", "Reply"]
 
 Ask = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 
+_NOTHING: Final[dict[str, Any]] = {}
 _MALFORMED = "The model's reply could not be read, twice; nothing was answered."
 
 
@@ -77,16 +78,14 @@ class Asker:
 
     async def ask(self, task: Task, messages: list[AnyMessage]) -> Reply:
         """One reply. A malformed one is asked for once more, then it ends the run."""
-        reply = await self._ask(task, messages)
+        reply = await (self._ask_through_hooks(task, messages) if self.hooks else self._ask(task, messages))
         if is_malformed(reply.messages[0]) and task.run.budget.before_model() is None:
-            reply = await self._ask(task, messages)
+            reply = await (self._ask_through_hooks(task, messages) if self.hooks else self._ask(task, messages))
             if is_malformed(reply.messages[0]):
                 reply.messages = [*reply.messages, notice("malformed_turn", _MALFORMED, id=task.port.new_id())]
         return reply
 
     async def _ask(self, task: Task, messages: list[AnyMessage]) -> Reply:
-        if self.hooks:
-            return await self._ask_through_hooks(task, messages)
         sent = messages if self.system is None else [self.system, *messages]
         message = await self._call(task, self.bound, sent)
         return self._read(task, message, messages, self.plan)
@@ -115,13 +114,11 @@ class Asker:
         """Call the model once, within the time that is left."""
         run = task.run
         budget: Budget = run.budget
-        call = model.respond(
-            task.port, sent, stop=None, kwargs={}, config=run.config, on_chunk=task.chunk_teller(self.tags)
-        )
-        deadline = budget.deadline
-        message: AIMessage = await (
-            call if deadline is None else task.port.within(call, max(0.0, deadline - budget.clock()))
-        )
+        teller = None if run.feed is None else task.chunk_teller(self.tags)
+        call = model.respond(task.port, sent, stop=None, kwargs=_NOTHING, config=run.config, on_chunk=teller)
+        if budget.timed:
+            call = task.port.within(call, max(0.0, (budget.deadline or 0.0) - budget.clock()))
+        message: AIMessage = await call
         if self.name is not None and message.name is None:
             message = message.model_copy(update={"name": self.name})
         return with_call_ids(message)

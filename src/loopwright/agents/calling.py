@@ -1,12 +1,13 @@
 """Calling tools: one call with everything around it.
 
 Each call of a turn is a task of its own, so it has its own result, its own place in the streams, and is saved when it
-ends. What a call can raise becomes its result (`handle_tool_errors`), so one failing tool never takes its siblings along.
+ends. What a call can raise becomes its result (`handle_tool_errors`), so that one failing tool never takes its
+siblings along.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from loopwright.agents.limits import Budget
@@ -14,7 +15,14 @@ from loopwright.agents.middleware.hooks import Hook, check_tool_result
 from loopwright.agents.middleware.types import ToolCallRequest
 from loopwright.graph.events import ToolFinished, ToolStarted
 from loopwright.messages import ToolMessage
-from loopwright.tools import BaseTool, ToolInvocationError, ToolRuntime, call_tool, invalid_call_message, unknown_tool_message
+from loopwright.tools import (
+    BaseTool,
+    ToolInvocationError,
+    ToolRuntime,
+    call_tool,
+    invalid_call_message,
+    unknown_tool_message,
+)
 from loopwright.tools.call import failed
 
 if TYPE_CHECKING:
@@ -41,27 +49,23 @@ class Caller:
         if isinstance(answer, ToolMessage):
             return {"messages": [answer]}
         if isinstance(answer, list):
-            return [{"messages": [part]} if isinstance(part, ToolMessage) else part for part in cast("list[Any]", answer)]
+            parts = cast("list[Any]", answer)
+            return [{"messages": [part]} if isinstance(part, ToolMessage) else part for part in parts]
         return answer
 
     async def answer(self, task: Task, call: Any) -> Any:
         """Run one call: its result, a `Command`, or a list of these."""
         run = task.run
-        if run.wants(ToolStarted):
+        if run.feed is not None and run.wants(ToolStarted):
             run.emit(ToolStarted, call["id"] or "", call["name"] or "", call["args"])
             await task.port.pause()
-        answer = await (
-            self._call(task, call, self.tools.get(call["name"]), self.handle_errors) if not self.hooks else self._hooked(task, call)
-        )
-        if run.wants(ToolFinished):
+        if self.hooks:
+            answer = await self._hooked(task, call)
+        else:
+            answer = await self._call(task, call, self.tools.get(call["name"]), self.handle_errors)
+        if run.feed is not None and run.wants(ToolFinished):
             status, content = (answer.status, answer.content) if isinstance(answer, ToolMessage) else ("success", None)
             run.emit(ToolFinished, call["id"] or "", call["name"] or "", status, content)
-        if isinstance(answer, ToolMessage):
-            return {"messages": [answer]}
-        if isinstance(answer, list):
-            return [
-                {"messages": [part]} if isinstance(part, ToolMessage) else part for part in cast("list[Any]", answer)
-            ]
         return answer
 
     def direct_result(self, turn: Turn) -> ToolMessage | None:
@@ -75,15 +79,14 @@ class Caller:
                 return result
         return None
 
-    async def _call(
+    def _call(
         self, task: Task, call: Any, tool: BaseTool | None, handle_errors: Any, asked: Any = None
-    ) -> Any:
+    ) -> Awaitable[Any]:
+        """The call itself, ready to be awaited."""
         if call.get("type") == "invalid_tool_call":
-            return invalid_call_message(call)
+            return _at_once(invalid_call_message(call))
         if tool is None:
-            return unknown_tool_message(call, list(self.tools))
-        budget: Budget | None = task.run.budget
-        deadline = None if budget is None else budget.deadline
+            return _at_once(unknown_tool_message(call, list(self.tools)))
         running = call_tool(
             tool,
             call,
@@ -93,10 +96,14 @@ class Caller:
             asked=asked,
             config=task.run.config,
         )
-        if deadline is None or budget is None:
-            return await running
+        budget: Budget | None = task.run.budget
+        return running if budget is None or not budget.timed else self._within(task, call, budget, running)
+
+    async def _within(self, task: Task, call: Any, budget: Budget, running: Coroutine[Any, Any, Any]) -> Any:
+        """A call in the time that is left to the run."""
+        left_s = max(0.0, (budget.deadline or 0.0) - budget.clock())
         try:
-            return await task.port.within(running, max(0.0, deadline - budget.clock()))
+            return await task.port.within(running, left_s)
         except TimeoutError:
             words = f"Not finished: the run's time of {budget.limits.seconds} s is over."
             return ToolMessage(words, tool_call_id=call["id"] or "", name=call["name"], status="error")
@@ -118,8 +125,11 @@ class Caller:
         )
 
     async def _hooked(self, task: Task, call: Any) -> Any:
-        """A call with wrap hooks around it. They see what the tool raises, so that a hook can try again; what they let
-        through becomes a result. What they raise themselves is theirs and is raised."""
+        """A call with wrap hooks around it.
+
+        They see what the tool raises, so that a hook can try again; what they let through becomes a result. What they
+        raise themselves is theirs and is raised.
+        """
         raised: list[Exception] = []
 
         async def innermost(request: ToolCallRequest) -> Any:
@@ -139,6 +149,11 @@ class Caller:
             if tool is None or not any(error is one for one in raised):
                 raise
             return failed(error, tool, call["id"], task.port, self.handle_errors)
+
+
+async def _at_once(answer: Any) -> Any:
+    """What needs no running."""
+    return answer
 
 
 def _around(task: Task, hook: Hook, inner: Call) -> Call:

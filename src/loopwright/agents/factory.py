@@ -10,7 +10,9 @@ nodes, they stand around the model and around each tool call.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast, overload
+
+from msgspec import structs
 
 from loopwright.agents.agent import Agent
 from loopwright.agents.answers import answer_strategy
@@ -39,16 +41,45 @@ R = TypeVar("R")
 Tools = Sequence[BaseTool | Callable[..., Any] | Mapping[str, Any]] | None
 
 
+if TYPE_CHECKING:
+
+    class Options(TypedDict, total=False):
+        """What `create_agent` takes beside the model, the tools and `response_format`."""
+
+        system_prompt: str | SystemMessage | None
+        prompt: str | SystemMessage | None
+        middleware: Sequence[AgentMiddleware[Any, Any, Any]]
+        state_schema: type[Any] | None
+        context_schema: type[Any] | None
+        checkpointer: Any
+        store: Any
+        debug: bool
+        name: str | None
+        limits: Limits | None
+        on_limit: OnLimit
+        handle_tool_errors: Any
+
+
 @overload
 def create_agent(
-    model: Any, tools: Tools = None, *, response_format: type[R] | ToolStrategy[R] | ProviderStrategy[R] | AutoStrategy[R], **options: Any
+    model: Any,
+    tools: Tools = None,
+    *,
+    response_format: type[R] | ToolStrategy[R] | ProviderStrategy[R] | AutoStrategy[R],
+    **options: Unpack[Options],
 ) -> Agent[R]: ...
 @overload
-def create_agent(model: Any, tools: Tools = None, *, response_format: dict[str, Any], **options: Any) -> Agent[dict[str, Any]]: ...
+def create_agent(
+    model: Any, tools: Tools = None, *, response_format: dict[str, Any], **options: Unpack[Options]
+) -> Agent[dict[str, Any]]: ...
 @overload
-def create_agent(model: Any, tools: Tools = None, *, response_format: None = None, **options: Any) -> Agent[None]: ...
+def create_agent(
+    model: Any, tools: Tools = None, *, response_format: None = None, **options: Unpack[Options]
+) -> Agent[None]: ...
 @overload
-def create_agent(model: Any, tools: Tools = None, *, response_format: Any, **options: Any) -> Agent[Any]: ...
+def create_agent(
+    model: Any, tools: Tools = None, *, response_format: Any, **options: Unpack[Options]
+) -> Agent[Any]: ...
 def create_agent(
     model: Any,
     tools: Tools = None,
@@ -196,11 +227,13 @@ def _hook_node(hook: Hook) -> Callable[[Task], Any]:
 
     async def run(task: Task) -> Any:
         function, is_async = hook.pick(task.port.asynchronous)
-        answer = await task.port.call(function, dict(task.input), task.runtime, is_async=is_async)
-        update: Any = answer.update if isinstance(answer, Command) else answer
-        if isinstance(update, Mapping) and "jump_to" in update and jump_target(hook, update) is None:
-            kept = {key: value for key, value in cast("Mapping[str, Any]", update).items() if key != "jump_to"}
-            return kept or None
-        return answer
+        answer: Any = await task.port.call(function, dict(task.input), task.runtime, is_async=is_async)
+        command: Command[Any] | None = cast(Any, answer) if isinstance(answer, Command) else None
+        update: Any = cast(Any, answer) if command is None else command.update
+        if isinstance(update, Mapping) and "jump_to" in update:
+            whole = cast("Mapping[str, Any]", update)
+            if jump_target(hook, whole) is None:
+                update = {key: value for key, value in whole.items() if key != "jump_to"}
+        return cast(Any, update) if command is None else structs.replace(command, update=update)
 
     return run

@@ -22,10 +22,10 @@ from loopwright.agents.asking import Asker
 from loopwright.agents.calling import Caller
 from loopwright.agents.ending import Ending
 from loopwright.agents.limits import Budget, Reached
-from loopwright.agents.stop import is_notice, is_reminder
+from loopwright.agents.stop import NOTICE_KEY, is_reminder
 from loopwright.agents.turns import Turn, last_turn
 from loopwright.graph.types import Send
-from loopwright.messages import AIMessage, AnyMessage, HumanMessage
+from loopwright.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 if TYPE_CHECKING:
     from loopwright.graph.task import Task
@@ -74,8 +74,9 @@ class Loop:
         if jump is not None:
             return self.jump(task, state, jump)
         turn = last_turn(state["messages"])
-        if turn.open:
-            return [Send("tools", [call]) for call in turn.open]
+        waiting = turn.open
+        if waiting:
+            return [Send("tools", [call]) for call in waiting]
         return self._end_or_again(task, turn)
 
     def after_tools(self, task: Task, state: Mapping[str, Any]) -> str:
@@ -104,14 +105,14 @@ class Loop:
         if self.asker.answered(turn):
             run.stop_reason = "structured_answer"
         elif isinstance(last, AIMessage):
-            run.stop_reason = run.stop_reason or self.ending.reason(last)
+            run.stop_reason = run.stop_reason or last.response_metadata.get(NOTICE_KEY) or self.ending.reason(last)
         elif turn.results or (isinstance(last, HumanMessage) and is_reminder(last)):
             return self.again
         return self.exit
 
     def _account(self, budget: Budget, messages: list[AnyMessage]) -> Reached | None:
         """What the turn that has just ended means for the limits on repetition and failure."""
-        if not messages or messages[-1].type != "tool":
+        if not messages or not isinstance(messages[-1], ToolMessage):
             return None
         turn = last_turn(messages)
-        return budget.after_turn(turn.calls, [turn.result_of(call) for call in turn.calls])
+        return budget.after_turn(turn.calls, turn.paired())

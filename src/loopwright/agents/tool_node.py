@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, cast
 
 from loopwright.agents.calling import Caller
 from loopwright.agents.middleware.decorators import wrap_tool_call as as_middleware
@@ -11,9 +11,8 @@ from loopwright.agents.middleware.hooks import collect_hooks
 from loopwright.agents.turns import last_turn
 from loopwright.errors import UsageError
 from loopwright.graph.builder import StateGraph
-from loopwright.graph.message import MessagesState
 from loopwright.graph.types import END, START
-from loopwright.messages import AIMessage
+from loopwright.messages import AIMessage, AnyMessage, add_messages
 from loopwright.scope import RunnableConfig
 from loopwright.tools import BaseTool, check_tools
 
@@ -22,12 +21,15 @@ if TYPE_CHECKING:
 
 __all__ = ["ToolNode", "tools_condition"]
 
+_Messages: TypeAlias = Annotated[list[AnyMessage], add_messages]
+
 
 class ToolNode:
     """Runs the tool calls of the last message, all at the same time, and adds their results.
 
     `handle_tool_errors`: True (the default) makes any exception of a tool a result for the model; False raises it; a
-    string, exception classes or a function say what the model is told. `wrap_tool_call` is a wrap hook around each call.
+    string, exception classes or a function say what the model is told. `wrap_tool_call` is a wrap hook around each
+    call.
     """
 
     def __init__(
@@ -43,7 +45,9 @@ class ToolNode:
     ) -> None:
         listed, provided = check_tools(tools)
         if provided:
-            raise UsageError("A ToolNode runs tools here; a provider's own dictionary is run by the provider. Bind it to the model.")
+            raise UsageError(
+                "A ToolNode runs tools here; a provider's own dictionary is run by the provider. Bind it to the model."
+            )
         self.name, self.tags, self.messages_key = name, list(tags or ()), messages_key
         self.tools_by_name = listed
         wraps = [as_middleware(wrap) for wrap in (wrap_tool_call, awrap_tool_call) if wrap is not None][:1]
@@ -52,7 +56,9 @@ class ToolNode:
     async def run_node(self, task: Task) -> Any:
         """Run the calls that are open in the task's state, or that were sent to it."""
         calls = self._calls(task.input)
-        answers = await task.port.gather([self._caller.answer(task, call) for call in calls], task.run.config.get("max_concurrency"))
+        answers = await task.port.gather(
+            [self._caller.answer(task, call) for call in calls], task.run.config.get("max_concurrency")
+        )
         parts: list[Any] = []
         for answer in answers:
             if isinstance(answer, BaseException):
@@ -64,38 +70,56 @@ class ToolNode:
 
     def _calls(self, given: Any) -> Sequence[Any]:
         if isinstance(given, (list, tuple)):
-            items = cast("list[Any]", list(cast("list[Any]", given)))
+            items = list(cast("Sequence[Any]", given))
             if items and isinstance(items[0], Mapping) and "args" in items[0]:
                 return items
             return self._open(items)
-        messages = given.get(self.messages_key) if isinstance(given, Mapping) else getattr(given, self.messages_key, None)
-        return self._open(cast("list[Any]", messages or []))
+        return self._open(self._messages(given))
+
+    def _messages(self, state: Any) -> list[Any]:
+        key = self.messages_key
+        found: Any = (
+            cast("Mapping[str, Any]", state).get(key) if isinstance(state, Mapping) else getattr(state, key, None)
+        )
+        return list(found or ())
 
     def _open(self, messages: Sequence[Any]) -> Sequence[Any]:
         turn = last_turn(messages)
         if turn.reply is None:
-            raise UsageError(f"A ToolNode needs a last AIMessage whose calls it can run; state[{self.messages_key!r}] has none.")
+            raise UsageError(
+                f"A ToolNode needs a last AIMessage whose calls it can run; state[{self.messages_key!r}] has none."
+            )
         return turn.open
 
     def invoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
-        """Run the calls of `{"messages": […]}` or of a list of messages; returns the results in the same form."""
-        messages = cast("list[Any]", list(input)) if isinstance(input, (list, tuple)) else list(input[self.messages_key])
-        return self._outcome(self._alone().invoke({"messages": messages}, config), messages, input)
+        """Run the calls of `{"messages": […]}` or of a list of messages; returns what they add, in the same form."""
+        state = self._state(input)
+        return self._outcome(self._alone(state).invoke(state, config), state, input)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
         """`invoke` under asyncio."""
-        messages = cast("list[Any]", list(input)) if isinstance(input, (list, tuple)) else list(input[self.messages_key])
-        return self._outcome(await self._alone().ainvoke({"messages": messages}, config), messages, input)
+        state = self._state(input)
+        return self._outcome(await self._alone(state).ainvoke(state, config), state, input)
 
-    def _alone(self) -> Any:
+    def _state(self, given: Any) -> dict[str, Any]:
+        if isinstance(given, (list, tuple)):
+            return {self.messages_key: list(cast("Sequence[Any]", given))}
+        others: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+        return {**others, self.messages_key: self._messages(given)}
+
+    def _alone(self, state: Mapping[str, Any]) -> Any:
         """A graph of this node only."""
-        graph = StateGraph(MessagesState)
+        schema: Any = TypedDict("ToolNodeState", {**dict.fromkeys(state, Any), self.messages_key: _Messages})  # type: ignore[misc]
+        graph = StateGraph(schema)
         graph.add_node(self.name, self)
         return graph.add_edge(START, self.name).compile()
 
-    def _outcome(self, state: dict[str, Any], messages: Sequence[Any], given: Any) -> Any:
-        added = state["messages"][len(messages) :]
-        return added if isinstance(given, (list, tuple)) else {self.messages_key: added}
+    def _outcome(self, after: dict[str, Any], before: Mapping[str, Any], given: Any) -> Any:
+        added = after[self.messages_key][len(before[self.messages_key]) :]
+        if isinstance(given, (list, tuple)):
+            return added
+        changed = {key: value for key, value in after.items() if value is not before.get(key)}
+        return {**changed, self.messages_key: added}
 
 
 def tools_condition(state: Any, messages_key: str = "messages") -> str:

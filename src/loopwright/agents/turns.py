@@ -6,9 +6,9 @@ Reads from the end and stops at the model's last message, however long the histo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
-from loopwright.messages import AIMessage, AnyMessage, ToolMessage
+from loopwright.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 __all__ = ["Turn", "last_turn"]
 
@@ -45,6 +45,13 @@ class Turn:
                 waiting.append(call)
         return waiting
 
+    def paired(self) -> Sequence[ToolMessage | None]:
+        """The results in the order of the calls, None for a call that is open."""
+        calls, results = self.calls, self.results
+        if len(calls) == 1 and len(results) == 1 and calls[0]["id"] == results[0].tool_call_id:
+            return results
+        return [self.result_of(call) for call in calls]
+
     def result_of(self, call: Mapping[str, Any]) -> ToolMessage | None:
         """The result of a call, None while it is open."""
         return next((result for result in self.results if result.tool_call_id == call["id"]), None)
@@ -54,12 +61,11 @@ def last_turn(messages: Sequence[AnyMessage]) -> Turn:
     """The last turn of a history."""
     results: list[ToolMessage] = []
     for message in reversed(messages):
-        kind = message.type
-        if kind == "tool":
-            results.append(cast(ToolMessage, message))
-        elif kind == "ai":
+        if isinstance(message, ToolMessage):
+            results.append(message)
+        elif isinstance(message, AIMessage):
             results.reverse()
-            return Turn(cast(AIMessage, message), results, messages[-1])
-        elif kind == "human":
+            return Turn(message, results, messages[-1])
+        elif isinstance(message, HumanMessage):
             break
     return Turn(None, [], messages[-1] if messages else None)

@@ -58,6 +58,7 @@ JOINS_KEY = "__joins__"
 """In the saved state: which tasks a node that waits for several has seen end."""
 RAN_KEY = "__ran__"
 """In the saved state: the nodes that ran in the step before, so that `update_state` knows whose word it speaks."""
+_FIRST_PUSH = ("__pregel_push", 0, False)
 _OWN_KEYS = frozenset({"thread_id", "checkpoint_id", "checkpoint_ns"})
 
 
@@ -183,7 +184,7 @@ class Run:
 
     async def superstep(self) -> None:
         due = self.tasks
-        todo = [task for task in due if not task.done]
+        todo = due if len(due) == 1 and not due[0].done else [task for task in due if not task.done]
         if self.feed is not None and self.wants(TaskStarted):
             for task in todo:
                 self._tell_start(task)
@@ -195,7 +196,7 @@ class Run:
             outcomes = await self.port.gather([self.perform(task) for task in todo], limit)
             _raise_first(outcomes)
         await self.commit(due)
-        saved = await self.save("loop")
+        saved = await self.save("loop") if self.saver is not None else None
         if self.feed is not None:
             await self._tell_step(saved, changed=any(task.writes for task in due))
 
@@ -204,9 +205,11 @@ class Run:
         current_scope.set(task)
         try:
             answer = await (self._retried(task) if task.node.retry or self.heard else task.node.run(task))
-            task.update, task.writes, task.goto = writes_of(answer, task.name)
+            if answer.__class__ is dict:
+                task.update, task.writes = answer, list(answer.items())
+            else:
+                task.update, task.writes, task.goto = writes_of(answer, task.name)
         except BaseException as error:
-            task.error = error
             if self.saver is not None and isinstance(error, Exception):
                 await self._save_writes(task, [(ERROR_KEY, repr(error))])
             if self.wants(TaskFinished):
@@ -266,9 +269,13 @@ class Run:
         if self.graph.joins:
             targets += self._joined(done)
         nodes = self.graph.nodes
-        if len(targets) == 1 and targets[0].__class__ is str and targets[0] in nodes:  # nearly every step
-            node = nodes[cast(str, targets[0])]
-            return [self.make_task(node, node.pulled, NO_ARG)]
+        if len(targets) == 1:  # nearly every step
+            target = targets[0]
+            if isinstance(target, Send):
+                if target.node in nodes:
+                    return [self.make_task(nodes[target.node], _FIRST_PUSH, target.arg)]
+            elif target in nodes:
+                return [self.make_task(nodes[target], nodes[target].pulled, NO_ARG)]
         names = {target for target in targets if target.__class__ is str and target != END}
         sends = [target for target in targets if isinstance(target, Send)]
         for target in (*names, *(send.node for send in sends)):
@@ -294,10 +301,8 @@ class Run:
         return ready
 
     def make_task(self, node: Any, path: tuple[Any, ...], arg: Any, task_id: str | None = None) -> Task:
-        task = Task(self, node, task_id or self.port.new_id(), path, arg)
-        task.input = dict(self.state) if arg is NO_ARG else arg
-        task.step = self.step + 1
-        return task
+        given = dict(self.state) if arg is NO_ARG else arg
+        return Task(self, node, task_id, path, arg, given, self.step + 1)
 
     # ---- beginning and leaving
 

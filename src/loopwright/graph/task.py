@@ -27,43 +27,34 @@ __all__ = ["Task", "get_config", "get_store", "get_stream_writer"]
 class Task:
     """A node at work in one step of one run."""
 
-    __slots__ = (
-        "_metadata",
-        "_runtime",
-        "arg",
-        "done",
-        "error",
-        "goto",
-        "id",
-        "input",
-        "name",
-        "node",
-        "path",
-        "run",
-        "step",
-        "tags",
-        "update",
-        "writes",
-    )
+    # What most tasks never set stands on the class: a task is made in every step.
+    done = False
+    update: Any = None
+    """What the node returned, as a dict; for readers."""
+    writes: Sequence[tuple[str, Any]] = ()
+    goto: Sequence[str | Send] = ()
+    _metadata: dict[str, Any] | None = None
+    _runtime: Runtime[Any] | None = None
 
-    def __init__(self, run: Run, node: Node, task_id: str, path: tuple[Any, ...], arg: Any) -> None:
+    def __init__(
+        self, run: Run, node: Node, task_id: str | None, path: tuple[Any, ...], arg: Any, given: Any, step: int
+    ) -> None:
         self.run = run
         self.node = node
         self.name = node.name
-        self.id = task_id
+        self._id = task_id
         self.path = path
         self.arg = arg
-        self.input: Any = None
-        self.step = 0
-        self.done = False
-        self.update: Any = None
-        """What the node returned, as a dict; for readers."""
-        self.writes: list[tuple[str, Any]] = []
-        self.goto: Sequence[str | Send] = ()
-        self.error: BaseException | None = None
-        self.tags: Sequence[str] = ()
-        self._metadata: dict[str, Any] | None = None
-        self._runtime: Runtime[Any] | None = None
+        """What it was sent; `NO_ARG` for a task that is given the state."""
+        self.input = given
+        self.step = step
+
+    @property
+    def id(self) -> str:
+        """Unique; drawn when somebody asks."""
+        if self._id is None:
+            self._id = self.run.port.new_id()
+        return self._id
 
     @property
     def port(self) -> Port:

@@ -17,7 +17,7 @@ def writes_of(answer: Any, name: str) -> tuple[Any, list[tuple[str, Any]], Seque
     if answer is None:
         return None, [], ()
     if isinstance(answer, dict):
-        told = cast("dict[str, Any]", answer)
+        told: dict[str, Any] = answer
         return told, list(told.items()), ()
     if isinstance(answer, Command):
         if answer.graph == Command.PARENT:

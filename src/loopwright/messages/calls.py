@@ -85,8 +85,6 @@ def _lenient() -> Any:
 
 
 def _json_kind(value: Any) -> str:
-    if value is None:
-        return "null"
     if isinstance(value, bool):
         return "a boolean"
     if isinstance(value, (int, float)):
@@ -103,15 +101,18 @@ def normal_calls(calls: Iterable[Any]) -> tuple[list[ToolCall], list[InvalidTool
     """
     good: list[ToolCall] = []
     bad: list[InvalidToolCall] = []
+    call: Any
     for position, call in enumerate(calls):
-        if not isinstance(call, Mapping):
+        if call.__class__ is not dict and not isinstance(call, Mapping):
             raise UsageError(
                 f"tool_calls[{position}] is {type(call).__name__}, not a tool call: "
                 'write {"name": "search", "args": {"q": "x"}, "id": "call_1"}'
             )
-        call = cast(Mapping[str, Any], call)
         if call.get("type") == "tool_call" and call.__class__ is dict and "id" in call and _is_plain(call):
-            good.append(cast("ToolCall", call))
+            good.append(call)
+            continue
+        if call.__class__ is dict and len(call) == 3 and "id" in call and _is_plain(call):  # ours, but for its type
+            good.append({"name": call["name"], "args": call["args"], "id": call["id"], "type": "tool_call"})
             continue
         _normalise(call, good, bad)
     return good, bad

@@ -32,6 +32,8 @@ __all__ = ["REMOVE_ALL_MESSAGES", "Buffer", "History", "add_messages"]
 REMOVE_ALL_MESSAGES: Final = "__remove_all__"
 """The id that a `RemoveMessage` has to empty the history."""
 
+_append: Final = list.append
+_extend: Final = list.extend
 _growing = threading.Lock()  # two runs may go on from the same version at once: only one of them appends to its buffer
 
 
@@ -55,13 +57,7 @@ class Buffer:
 class History(list[BaseMessage]):
     """A list of messages that knows what it shares with its earlier versions."""
 
-    __slots__ = ("_buffer",)
-
-    _buffer: Buffer | None
-
-    def __init__(self, messages: Iterable[BaseMessage] = ()) -> None:
-        super().__init__(messages)
-        self._buffer = None
+    _buffer: Buffer | None = None
 
     @property
     def buffer(self) -> Buffer:
@@ -181,6 +177,9 @@ def _first_version(messages: Any) -> History:
 
 def _news(messages: Any) -> list[BaseMessage]:
     """Messages with ids, from anything."""
+    if messages.__class__ is list and len(messages) == 1 and isinstance(messages[0], BaseMessage):  # nearly every step
+        only: BaseMessage = messages[0]
+        return [only if only.id is not None and not isinstance(only, BaseMessageChunk) else _settled(only)]
     if messages is None:
         return []
     return [
@@ -198,9 +197,11 @@ def _add(history: History, news: list[BaseMessage]) -> History:
     buffer = history.buffer
     length = len(history)
     index = buffer.index
+    if len(news) == 1:
+        return _add_one(history, buffer, length, news[0])
     fresh: dict[str, int] = {}
     for message in news:
-        id = cast(str, message.id)
+        id: Any = message.id
         # An id that this buffer has beyond this version is unknown here; the plain way below sorts that out.
         if id in index or id in fresh or message.type == "remove":
             return _rebuild(history, news)
@@ -211,7 +212,23 @@ def _add(history: History, news: list[BaseMessage]) -> History:
         buffer.items += news
         buffer.index.update(fresh)
     version = History(history)
-    super(History, version).extend(news)
+    _extend(version, news)
+    version._buffer = buffer  # pyright: ignore[reportPrivateUsage]
+    return version
+
+
+def _add_one(history: History, buffer: Buffer, length: int, message: BaseMessage) -> History:
+    """What nearly every step does."""
+    id: Any = message.id
+    if id in buffer.index or message.__class__ is RemoveMessage:
+        return _rebuild(history, [message])
+    with _growing:
+        if length != len(buffer.items):
+            buffer = Buffer(list(history))
+        buffer.items.append(message)
+        buffer.index[id] = length
+    version = History(history)
+    _append(version, message)
     version._buffer = buffer  # pyright: ignore[reportPrivateUsage]
     return version
 

@@ -140,8 +140,12 @@ class _Asking:
 
 def with_call_ids(message: AIMessage) -> AIMessage:
     """The message with an id for each of its calls; itself if they have one. Some servers give none."""
-    if all(call["id"] for call in message.tool_calls) and all(call["id"] for call in message.invalid_tool_calls):
-        return message
+    for call in message.tool_calls:
+        if not call["id"]:
+            break
+    else:
+        if not message.invalid_tool_calls or all(call["id"] for call in message.invalid_tool_calls):
+            return message
     return structs.replace(
         message,
         tool_calls=[_with_call_id(call) for call in message.tool_calls],

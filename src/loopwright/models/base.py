@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -127,6 +127,9 @@ class BaseChatModel(BaseModel, ModelLike):
         on_chunk: OnChunk | None = None,
     ) -> AIMessage:
         callbacks = callbacks_of(config, self.callbacks)
+        if callbacks is None and on_chunk is None and self._is_bare:
+            answer = await self.answer(port, messages, stop=stop, kwargs=kwargs, take=None)
+            return settled(cast(AIMessage, answer), port.new_id)
         if callbacks is None:
             return await self._respond(port, messages, stop, kwargs, on_chunk, None)
         run = callbacks.with_defaults(self.tags, self.metadata).run(callbacks.run_id)
@@ -143,6 +146,17 @@ class BaseChatModel(BaseModel, ModelLike):
             raise
         await run.emit(port, "on_llm_end", of_message(answer))
         return answer
+
+    @property
+    def _is_bare(self) -> bool:
+        """Whether there is nothing around the model's own answer: no cache, no limit, no other form."""
+        return not (
+            self.cache
+            or self.verbose
+            or self.rate_limiter is not None
+            or self.output_version == "v1"
+            or methods_of(type(self)).has_streaming_field
+        )
 
     async def _respond(
         self,

@@ -52,13 +52,8 @@ class Methods(NamedTuple):
     has_streaming_field: bool
     """Whether the class has a field `streaming`, by which its user chooses that `invoke` streams too."""
 
-    @property
-    def can_stream(self) -> bool:
-        return self.stream is not None or self.astream is not None
-
-    @property
-    def can_generate(self) -> bool:
-        return self.generate is not None or self.agenerate is not None
+    can_generate: bool
+    can_stream: bool
 
 
 _known: dict[type, Methods] = {}
@@ -83,7 +78,17 @@ def _read_methods(cls: type) -> Methods:
             if kind not in world or not name.startswith("_a"):
                 world[kind] = _method(name, function)
     chosen = "streaming" in getattr(cls, "model_fields", ())
-    return Methods(plain.get("generate"), coro.get("generate"), plain.get("stream"), coro.get("stream"), chosen)
+    generate, agenerate = plain.get("generate"), coro.get("generate")
+    stream, astream = plain.get("stream"), coro.get("stream")
+    return Methods(
+        generate,
+        agenerate,
+        stream,
+        astream,
+        chosen,
+        can_generate=generate is not None or agenerate is not None,
+        can_stream=stream is not None or astream is not None,
+    )
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
@@ -101,12 +106,12 @@ def _method(name: str, function: Callable[..., Any]) -> Method:
 
 def message_of(result: Any, model: Any) -> AIMessage:
     """The answer in what `_generate` returned."""
-    if isinstance(result, AIMessage):
+    if result.__class__ is ChatResult or hasattr(result, "generations"):
+        answer = _first_generation(result, model)
+    elif isinstance(result, AIMessage):
         answer = result
     elif isinstance(result, str):
         answer = AIMessage(result)
-    elif isinstance(result, ChatResult) or hasattr(result, "generations"):
-        answer = _first_generation(result, model)
     else:
         words = f"{type(model).__name__}._generate returned {type(result).__name__}, not an AIMessage or a ChatResult"
         raise InvalidResponseError(words)
@@ -121,9 +126,9 @@ def _first_generation(result: ChatResult, model: Any) -> AIMessage:
     if not isinstance(message, AIMessage):
         words = f"{type(model).__name__}._generate answered with a {type(message).__name__}, not an AIMessage"
         raise InvalidResponseError(words)
-    more = {**(result.llm_output or {}), **(generation.generation_info or {})}
-    if not more:
+    if not result.llm_output and not generation.generation_info:
         return message
+    more = {**(result.llm_output or {}), **(generation.generation_info or {})}
     return message.model_copy(update={"response_metadata": {**more, **message.response_metadata}})
 
 
