@@ -4,7 +4,6 @@ import dataclasses
 from typing import TypedDict
 
 import pytest
-from inline_snapshot import snapshot
 from pydantic import BaseModel, Field
 
 from loopwright.errors import ToolDefinitionError, UsageError
@@ -45,74 +44,48 @@ class Data:
     text: str
 
 
-def test_whatever_describes_a_function():
-    given = [
-        lookup,
-        tool(lookup),
-        Answer,
-        Told,
-        Data,
-        {"title": "J", "description": "D.", "type": "object", "properties": {}},
-    ]
-    assert [convert_to_openai_function(one) for one in given] == snapshot(
-        [
-            {
-                "name": "lookup",
-                "description": "Look up rows.",
-                "parameters": {
-                    "type": "object",
-                    "properties": {
-                        "query": {"type": "string", "description": "Words."},
-                        "limit": {"type": "integer", "description": "How many.", "default": 5},
-                    },
-                    "required": ["query"],
-                },
-            },
-            {
-                "name": "lookup",
-                "description": "Look up rows.",
-                "parameters": {
-                    "type": "object",
-                    "properties": {
-                        "query": {"type": "string", "description": "Words."},
-                        "limit": {"type": "integer", "description": "How many.", "default": 5},
-                    },
-                    "required": ["query"],
-                },
-            },
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+SCORES = {
+    "type": "array",
+    "items": {"type": "object", "additionalProperties": True},
+    "default": [],
+    "description": "of each",
+}
+LOOKUP = {
+    "name": "lookup",
+    "description": "Look up rows.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "Words."},
+            "limit": {"type": "integer", "description": "How many.", "default": 5},
+        },
+        "required": ["query"],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "about"),
+    [
+        (lookup, LOOKUP),
+        (tool(lookup), LOOKUP),
+        (
+            Answer,
             {
                 "name": "Answer",
                 "description": "An answer.",
-                "parameters": {
-                    "properties": {
-                        "text": {"type": "string"},
-                        "scores": {
-                            "default": [],
-                            "description": "of each",
-                            "items": {"additionalProperties": True, "type": "object"},
-                            "type": "array",
-                        },
-                    },
-                    "required": ["text"],
-                    "type": "object",
-                },
+                "parameters": {**TEXT, "properties": {**TEXT["properties"], "scores": SCORES}},
             },
-            {
-                "name": "Told",
-                "description": "Told.",
-                "parameters": {"properties": {"text": {"type": "string"}}, "required": ["text"], "type": "object"},
-            },
-            {
-                "name": "Data",
-                "description": "",
-                "parameters": {"properties": {"text": {"type": "string"}}, "required": ["text"], "type": "object"},
-            },
-            {"name": "J", "description": "D.", "parameters": {"type": "object", "properties": {}}},
-        ]
-    )
-    assert [convert_to_openai_tool(one)["function"] for one in given] == [
-        convert_to_openai_function(one) for one in given
-    ]
+        ),
+        (Told, {"name": "Told", "description": "Told.", "parameters": TEXT}),
+        (Data, {"name": "Data", "description": "", "parameters": TEXT}),
+        ({"title": "J", "description": "D.", **TEXT}, {"name": "J", "description": "D.", "parameters": TEXT}),
+    ],
+)
+def test_whatever_describes_a_function(given, about):
+    assert convert_to_openai_function(given) == about
+    assert convert_to_openai_tool(given) == {"type": "function", "function": about}
 
 
 def test_of_a_tool_it_is_one_dictionary():

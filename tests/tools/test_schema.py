@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from pydantic import AfterValidator, BaseModel, Field
 
-from loopwright.errors import ToolDefinitionError, ToolInvocationError
-from loopwright.tools import InjectedToolArg, ToolRuntime, tool
+from loopwright.errors import ToolDefinitionError
 from loopwright.tools import schema as schemas
+from loopwright.tools import tool
 from tests.tools.worlds import answer
 
 
@@ -71,6 +71,22 @@ class Options(TypedDict):
     note: NotRequired[str]
 
 
+POINT = {
+    "type": "object",
+    "properties": {"x": {"type": "integer"}, "y": {"type": "integer", "default": 0}},
+    "required": ["x"],
+}
+CFG = {
+    "type": "object",
+    "properties": {"value": {"type": "number", "default": 1.5}, "label": {"type": "string", "default": "default"}},
+}
+OPTIONS = {
+    "type": "object",
+    "properties": {"deep": {"type": "boolean"}, "note": {"type": "string"}},
+    "required": ["deep"],
+}
+
+
 class Client:
     pass
 
@@ -96,156 +112,73 @@ def shown(annotation: Any, default: Any = ...):
     return prop | {key: schema[key] for key in schema.keys() - {"type", "properties", "required"}}
 
 
-def test_json_schemas():
-    """One row for each kind of type."""
-    table = {
-        "str": shown(str),
-        "int default": shown(int, 3),
-        "float": shown(float),
-        "bool": shown(bool, False),
-        "any": shown(Any),
-        "none": shown(type(None), None),
-        "list": shown(list),
-        "List": shown(typing.List),  # noqa: UP006
-        "dict": shown(dict),
-        "list of str": shown(list[str], []),
-        "list of any": shown(list[Any]),
-        "dict of int": shown(dict[str, int]),
-        "dict of any": shown(dict[str, Any], {"a": [1.5]}),
-        "dict of list of dict": shown(dict[str, list[dict]]),
-        "optional": shown(Optional[str], None),  # noqa: UP045
-        "optional bar": shown(int | None),
-        "implicit optional": shown(int, None),
-        "union": shown(Union[int, str]),  # noqa: UP007
-        "union or none": shown(int | str | None, None),
-        "literal": shown(Literal["a", "b"], "a"),
-        "literal one": shown(Literal["a"]),
-        "literal numbers": shown(Literal[1, 2]),
-        "literal mixed": shown(Literal[1, "a"]),
-        "enum": shown(Unit, Unit.C),
-        "enum int": shown(Level),
-        "enum one": shown(One),
-        "enum mixed": shown(Mixed),
-    }
-    assert table == snapshot(
-        {
-            "str": {"type": "string"},
-            "int default": {"type": "integer", "default": 3},
-            "float": {"type": "number"},
-            "bool": {"type": "boolean", "default": False},
-            "any": {},
-            "none": {"type": "null", "default": None},
-            "list": {"type": "array", "items": {}},
-            "List": {"type": "array", "items": {}},
-            "dict": {"type": "object", "additionalProperties": True},
-            "list of str": {"type": "array", "items": {"type": "string"}, "default": []},
-            "list of any": {"type": "array", "items": {}},
-            "dict of int": {"type": "object", "additionalProperties": {"type": "integer"}},
-            "dict of any": {"type": "object", "additionalProperties": True, "default": {"a": [1.5]}},
-            "dict of list of dict": {
-                "type": "object",
-                "additionalProperties": {
-                    "type": "array",
-                    "items": {"type": "object", "additionalProperties": True},
-                },
-            },
-            "optional": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
-            "optional bar": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
-            "implicit optional": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None},
-            "union": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
-            "union or none": {
-                "anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "null"}],
-                "default": None,
-            },
-            "literal": {"enum": ["a", "b"], "type": "string", "default": "a"},
-            "literal one": {"const": "a", "type": "string"},
-            "literal numbers": {"enum": [1, 2], "type": "integer"},
-            "literal mixed": {"enum": [1, "a"]},
-            "enum": {"enum": ["celsius", "fahrenheit"], "type": "string", "default": "celsius"},
-            "enum int": {"enum": [1, 2], "type": "integer"},
-            "enum one": {"enum": ["only"], "type": "string"},
-            "enum mixed": {"enum": [1, "b"]},
-        }
-    )
+TYPES = [
+    (str, ..., {"type": "string"}),
+    (int, 3, {"type": "integer", "default": 3}),
+    (float, ..., {"type": "number"}),
+    (bool, False, {"type": "boolean", "default": False}),
+    (Any, ..., {}),
+    (type(None), None, {"type": "null", "default": None}),
+    (list, ..., {"type": "array", "items": {}}),
+    (typing.List, ..., {"type": "array", "items": {}}),  # noqa: UP006
+    (dict, ..., {"type": "object", "additionalProperties": True}),
+    (list[str], [], {"type": "array", "items": {"type": "string"}, "default": []}),
+    (list[Any], ..., {"type": "array", "items": {}}),
+    (dict[str, int], ..., {"type": "object", "additionalProperties": {"type": "integer"}}),
+    (dict[str, Any], {"a": [1.5]}, {"type": "object", "additionalProperties": True, "default": {"a": [1.5]}}),
+    (Optional[str], None, {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}),  # noqa: UP045
+    (int | None, ..., {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
+    (int, None, {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}),
+    (Union[int, str], ..., {"anyOf": [{"type": "integer"}, {"type": "string"}]}),  # noqa: UP007
+    (int | str | None, ..., {"anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "null"}]}),
+    (Literal["a", "b"], "a", {"enum": ["a", "b"], "type": "string", "default": "a"}),
+    (Literal["a"], ..., {"const": "a", "type": "string"}),
+    (Literal[1, 2], ..., {"enum": [1, 2], "type": "integer"}),
+    (Literal[1, "a"], ..., {"enum": [1, "a"]}),
+    (Unit, Unit.C, {"enum": ["celsius", "fahrenheit"], "type": "string", "default": "celsius"}),
+    (Level, ..., {"enum": [1, 2], "type": "integer"}),
+    (One, ..., {"enum": ["only"], "type": "string"}),
+    (Mixed, ..., {"enum": [1, "b"]}),
+    (Told, ..., {"enum": ["a", "b"], "type": "string"}),
+    (dt.datetime, ..., {"type": "string", "format": "date-time"}),
+    (decimal.Decimal, ..., {"anyOf": [{"type": "number"}, {"type": "string"}]}),
+    (uuid.UUID, ..., {"type": "string", "format": "uuid"}),
+    (pathlib.Path, pathlib.Path("a"), {"type": "string", "format": "path", "default": "a"}),
+    (set[int], ..., {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}),
+    (Annotated[int, Field(ge=1, le=9)], ..., {"type": "integer", "minimum": 1, "maximum": 9}),
+    (Point, ..., POINT),
+    (list[Point], ..., {"type": "array", "items": {**POINT, "description": "A place."}}),
+    (Cfg, Cfg(), {**CFG, "default": {"value": 1.5, "label": "default"}}),
+    (Options, ..., OPTIONS),
+]
 
 
-def test_json_schemas_by_pydantic():
-    """The types that only pydantic knows."""
-    table = {
-        "model": shown(Point),
-        "models": shown(list[Point]),
-        "dataclass": shown(Cfg, Cfg()),
-        "typed dict": shown(Options),
-        "recursive": shown(Node),
-        "datetime": shown(dt.datetime),
-        "decimal": shown(decimal.Decimal),
-        "uuid": shown(uuid.UUID),
-        "path": shown(pathlib.Path, pathlib.Path("a")),
-        "set": shown(set[int]),
-        "tuple": shown(tuple[int, str]),
-        "constrained": shown(Annotated[int, Field(ge=1, le=9)]),
-        "enum with words": shown(Told),
-    }
-    assert table == snapshot(
+@pytest.mark.parametrize(("annotation", "default", "expected"), TYPES, ids=str)
+def test_json_schemas(annotation, default, expected):
+    """One row for each kind of type; no titles, and no reference that could be written out."""
+    assert shown(annotation, default) == expected
+
+
+def test_recursive_types():
+    """Only these keep a reference."""
+    assert shown(Node) == snapshot(
         {
-            "model": {
-                "properties": {"x": {"type": "integer"}, "y": {"default": 0, "type": "integer"}},
-                "required": ["x"],
-                "type": "object",
+            "properties": {
+                "name": {"type": "string"},
+                "children": {"default": [], "items": {"$ref": "#/$defs/Node"}, "type": "array"},
             },
-            "models": {
-                "items": {
-                    "description": "A place.",
-                    "properties": {"x": {"type": "integer"}, "y": {"default": 0, "type": "integer"}},
-                    "required": ["x"],
+            "required": ["name"],
+            "type": "object",
+            "$defs": {
+                "Node": {
+                    "properties": {
+                        "name": {"type": "string"},
+                        "children": {"default": [], "items": {"$ref": "#/$defs/Node"}, "type": "array"},
+                    },
+                    "required": ["name"],
                     "type": "object",
-                },
-                "type": "array",
+                }
             },
-            "dataclass": {
-                "properties": {
-                    "value": {"default": 1.5, "type": "number"},
-                    "label": {"default": "default", "type": "string"},
-                },
-                "type": "object",
-                "default": {"value": 1.5, "label": "default"},
-            },
-            "typed dict": {
-                "properties": {"deep": {"type": "boolean"}, "note": {"type": "string"}},
-                "required": ["deep"],
-                "type": "object",
-            },
-            "recursive": {
-                "properties": {
-                    "name": {"type": "string"},
-                    "children": {"default": [], "items": {"$ref": "#/$defs/Node"}, "type": "array"},
-                },
-                "required": ["name"],
-                "type": "object",
-                "$defs": {
-                    "Node": {
-                        "properties": {
-                            "name": {"type": "string"},
-                            "children": {"default": [], "items": {"$ref": "#/$defs/Node"}, "type": "array"},
-                        },
-                        "required": ["name"],
-                        "type": "object",
-                    }
-                },
-            },
-            "datetime": {"format": "date-time", "type": "string"},
-            "decimal": {"anyOf": [{"type": "number"}, {"type": "string"}]},
-            "uuid": {"format": "uuid", "type": "string"},
-            "path": {"default": "a", "format": "path", "type": "string"},
-            "set": {"items": {"type": "integer"}, "type": "array", "uniqueItems": True},
-            "tuple": {
-                "maxItems": 2,
-                "minItems": 2,
-                "prefixItems": [{"type": "integer"}, {"type": "string"}],
-                "type": "array",
-            },
-            "constrained": {"maximum": 9, "minimum": 1, "type": "integer"},
-            "enum with words": {"enum": ["a", "b"], "type": "string"},
         }
     )
 
@@ -454,128 +387,6 @@ def test_names_that_the_port_uses_itself():
         return f"{is_async} {timeout_s}"
 
     assert answer(f, {"is_async": True, "timeout_s": 3}).content == "True 3"
-
-
-# --- args_schema --------------------------------------------------------------
-
-
-class Range(BaseModel):
-    """Two numbers."""
-
-    low: int = Field(description="the smaller")
-    high: int = 9
-
-    @pydantic.model_validator(mode="after")
-    def ordered(self):
-        if self.low > self.high:
-            raise ValueError("low must not be above high")
-        return self
-
-
-def test_args_schema_model():
-    @tool(args_schema=Range)
-    def span(low: int, high: int) -> int:
-        return high - low
-
-    assert span.description == "Two numbers."
-    assert span.json_schema == snapshot(
-        {
-            "type": "object",
-            "properties": {
-                "low": {"description": "the smaller", "type": "integer"},
-                "high": {"default": 9, "type": "integer"},
-            },
-            "required": ["low"],
-        }
-    )
-    assert span.tool_call_schema is Range
-    assert span.invoke({"low": 1}) == 8
-
-
-def test_args_schema_json():
-    schema = {"type": "object", "properties": {"q": {"type": "string"}, "n": {"type": "integer"}}, "required": ["q"]}
-
-    @tool(args_schema=schema)
-    def find(q: str, n: int = 3) -> str:
-        """Find."""
-        return f"{q}{n}"
-
-    assert find.json_schema == schema
-    assert find.args == schema["properties"]
-    assert find.tool_call_schema == schema
-    assert find.invoke({"q": "a", "unknown": 1}) == "a3"
-    with pytest.raises(ToolInvocationError, match="q: Field required"):
-        find.invoke({"n": 1})
-
-
-def test_args_schema_with_open_ended_function():
-    """What an MCP adapter does: a JSON schema, and a function that takes whatever it allows."""
-
-    @tool(args_schema={"type": "object", "properties": {"q": {"type": "string"}}})
-    def find(**arguments: Any) -> str:
-        """Find."""
-        return repr(arguments)
-
-    assert find.invoke({"q": "a", "more": 1}) == "{'q': 'a', 'more': 1}"
-
-
-def test_args_schema_model_with_extra():
-    class Open(BaseModel, extra="allow"):
-        q: str
-
-    @tool(args_schema=Open)
-    def find(**arguments: Any) -> str:
-        """Find."""
-        return repr(arguments)
-
-    assert find.invoke({"q": "a", "more": 1}) == "{'q': 'a', 'more': 1}"
-
-
-def test_args_schema_with_injected_field():
-    """The model of the user's is checked as a whole, with what is injected; the model sees only the rest."""
-
-    class In(BaseModel):
-        q: str
-        user: Annotated[str, InjectedToolArg]
-        runtime: ToolRuntime
-
-    @tool(args_schema=In)
-    def find(q: str, user: str, runtime: ToolRuntime) -> str:
-        """Find."""
-        return f"{q} {user} {runtime.tool_call_id}"
-
-    assert list(find.json_schema["properties"]) == ["q"]
-    model: Any = find.tool_call_schema
-    assert list(model.model_fields) == ["q"]
-    hooked = {"name": "find", "args": {"q": "a", "user": "ann"}, "id": "c1"}
-    asked = {"name": "find", "args": {"q": "a"}, "id": "c1"}
-    assert find.invoke({"q": "a", "user": "ann"}) == "a ann None"
-    assert answer_of(find, hooked, asked).content == "a ann c1"
-
-
-def answer_of(one, call, asked):
-    from loopwright.tools import call_tool
-    from tests.tools.worlds import finish
-
-    return finish(lambda port: call_tool(one, call, port, asked=asked))
-
-
-@pytest.mark.parametrize(
-    ("schema", "words"),
-    [
-        (Range, "args_schema has 'high' and the function has no such parameter"),
-        ({"type": "object", "properties": {}}, "the function needs 'low' and args_schema does not have it"),
-        (Cfg, "args_schema must be a pydantic model class or a JSON schema"),
-        ({"type": "string"}, "must describe an object"),
-    ],
-)
-def test_args_schema_that_does_not_fit(schema, words):
-    @tool(args_schema=schema, description="F.")
-    def f(low: int) -> int:
-        return low
-
-    with pytest.raises(ToolDefinitionError, match=words):
-        _ = f.json_schema
 
 
 # --- what cannot be -----------------------------------------------------------

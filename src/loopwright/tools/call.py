@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from loopwright.port import Port
     from loopwright.tools.base import BaseTool
 
-__all__ = ["Plan", "call_tool", "invalid_call_message", "invoke_tool", "unknown_tool_message"]
+__all__ = ["Plan", "call_tool", "failed", "invalid_call_message", "invoke_tool", "unknown_tool_message"]
 
-MakeRuntime = Callable[[], ToolRuntime[Any, Any]]
+_MakeRuntime = Callable[[], ToolRuntime[Any, Any]]
 
 
 class Plan:
@@ -82,7 +82,7 @@ async def call_tool(
     call: Mapping[str, Any],
     port: Port,
     *,
-    runtime: MakeRuntime | None = None,
+    runtime: _MakeRuntime | None = None,
     handle_errors: HandleErrors = True,
     asked: Mapping[str, Any] | None = None,
     config: RunnableConfig | None = None,
@@ -151,7 +151,7 @@ async def _special(
     tool: BaseTool,
     call: Mapping[str, Any],
     port: Port,
-    make_runtime: MakeRuntime,
+    make_runtime: _MakeRuntime,
     trusted: Mapping[str, Any],
     handle_errors: HandleErrors,
     config: RunnableConfig | None,
@@ -184,7 +184,7 @@ def _from_hooks(plan: Plan, call: Mapping[str, Any], asked: Mapping[str, Any] | 
     }
 
 
-def _provided(tool: BaseTool, make_runtime: MakeRuntime, trusted: Mapping[str, Any]) -> dict[str, Any]:
+def _provided(tool: BaseTool, make_runtime: _MakeRuntime, trusted: Mapping[str, Any]) -> dict[str, Any]:
     """The injected values. Raises `UsageError` for one that the program does not have."""
     injected = tool.plan.injected
     if not injected:

@@ -11,13 +11,13 @@ from loopwright.tools.structured import StructuredTool, Tool
 
 __all__ = ["tool"]
 
-Function = Callable[..., Any]
-Format = Literal["content", "content_and_artifact"]
-Handler = bool | str | Callable[[Any], Any] | None
+_Function = Callable[..., Any]
+_Format = Literal["content", "content_and_artifact"]
+_Handler = bool | str | Callable[[Any], Any] | None
 
 
 @overload
-def tool(function: Function, /) -> StructuredTool: ...
+def tool(function: _Function, /) -> StructuredTool: ...
 @overload
 def tool(name: str, runnable: Any, /, *, description: str | None = None, **fields: Any) -> StructuredTool: ...
 @overload
@@ -29,7 +29,7 @@ def tool(
     return_direct: bool = False,
     args_schema: Any = None,
     infer_schema: bool = True,
-    response_format: Format = "content",
+    response_format: _Format = "content",
     parse_docstring: bool = True,
     error_on_invalid_docstring: bool = False,
     extras: dict[str, Any] | None = None,
@@ -37,16 +37,16 @@ def tool(
     max_concurrency: int | None = None,
     max_result_chars: int | None = 100_000,
     handle_tool_error: bool | str | Callable[[ToolException], Any] | None = False,
-    handle_validation_error: Handler = False,
+    handle_validation_error: _Handler = False,
     callbacks: Any = None,
     tags: list[str] | None = None,
     metadata: dict[str, Any] | None = None,
-) -> Callable[[Function], StructuredTool]: ...
+) -> Callable[[_Function], StructuredTool]: ...
 @overload
-def tool(function: Function, /, **fields: Any) -> StructuredTool: ...
+def tool(function: _Function, /, **fields: Any) -> StructuredTool: ...
 def tool(
     name_or_callable: Any = None, runnable: Any = None, /, *, infer_schema: bool = True, **fields: Any
-) -> StructuredTool | Callable[[Function], StructuredTool]:
+) -> StructuredTool | Callable[[_Function], StructuredTool]:
     """Make a function a tool: `@tool`, `@tool("name")`, `@tool(return_direct=True)`, `tool("name", runnable)`.
 
     The model sees the function's name, the summary and the paragraphs of its docstring, and its parameters with their
@@ -74,7 +74,7 @@ def tool(
     Raises `ToolDefinitionError` for what cannot be a tool.
     """
 
-    def make(function: Function, name: str | None) -> StructuredTool:
+    def make(function: _Function, name: str | None) -> StructuredTool:
         if isinstance(cast(Any, function), BaseTool):
             raise ToolDefinitionError(f"{function!r} is a tool already: leave the second @tool out.")
         if isinstance(function, type):
@@ -94,10 +94,10 @@ def tool(
         raise ToolDefinitionError(
             f'@tool takes a function or a name, not {name_or_callable!r}: @tool or @tool("search").'
         )
-    return make(cast("Function", name_or_callable), None)
+    return make(cast("_Function", name_or_callable), None)
 
 
-def _single(function: Function, name: str | None, fields: dict[str, Any]) -> Tool:
+def _single(function: _Function, name: str | None, fields: dict[str, Any]) -> Tool:
     from loopwright.tools.parameters import name_of
 
     return Tool(name or name_of(function), function, fields.pop("description", None), **fields)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Factory", "WithFields", "check_fields", "check_name", "fields_of_class", "name_mend"]
 
-NAME_CHARS: Final = 64
+_NAME_CHARS: Final = 64
 
 
 @dataclass_transform(kw_only_default=True)
@@ -106,19 +106,19 @@ def check_name(name: Any) -> None:
         raise ToolDefinitionError(
             f"A tool needs a name; got {name!r}. Write name=..., or @tool on a function that has one."
         )
-    if len(name) <= NAME_CHARS and name.isascii() and name.replace("_", "a").replace("-", "a").isalnum():
+    if len(name) <= _NAME_CHARS and name.isascii() and name.replace("_", "a").replace("-", "a").isalnum():
         return
     mended = _mended(name)
     better = f", {mended!r} for example" if mended else ""
     raise ToolDefinitionError(
         f"The tool name {name!r} is not taken by all providers: use letters, digits, '_' and '-', at most "
-        f"{NAME_CHARS} of them{better}."
+        f"{_NAME_CHARS} of them{better}."
     )
 
 
 def _mended(name: str) -> str:
     kept = "".join(char if char.isascii() and (char.isalnum() or char == "-") else "_" for char in name)
-    return "_".join(part for part in kept.split("_") if part)[:NAME_CHARS]
+    return "_".join(part for part in kept.split("_") if part)[:_NAME_CHARS]
 
 
 def name_mend(class_name: str) -> str:

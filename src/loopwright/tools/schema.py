@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Arguments", "MissingArgumentError", "arguments_of"]
 
-Json = dict[str, Any]
+_Json = dict[str, Any]
 
 
 class MissingArgumentError(ValueError):
@@ -45,7 +45,7 @@ class Arguments(ABC):
     """Whether injected values are checked together with the model's, as a user's own model asks for."""
 
     @abstractmethod
-    def json(self) -> Json:
+    def json(self) -> _Json:
         """The JSON schema. A new dictionary each time. Raises `ToolDefinitionError` for a type that has none."""
 
     @abstractmethod
@@ -53,7 +53,7 @@ class Arguments(ABC):
         """A function from the model's arguments to keyword arguments; it raises pydantic's `ValidationError`."""
 
     @abstractmethod
-    def model(self) -> type[BaseModel] | Json:
+    def model(self) -> type[BaseModel] | _Json:
         """The visible arguments as a pydantic model class, or the JSON schema they were given as."""
 
 
@@ -88,7 +88,7 @@ class _FromSignature(Arguments):
         if self._fields is not None:
             signature.release()
 
-    def json(self) -> Json:
+    def json(self) -> _Json:
         if self._fields is not None:
             return properties(self._fields)
         return _ordered(json_schema(_quiet_schema(self.model(), self._visible, self._where)))
@@ -200,7 +200,7 @@ def _blame(parameters: Sequence[Parameter], error: Exception, where: str) -> Too
     return ToolDefinitionError(f"{where}: no schema can be made of its parameters: {error}")
 
 
-def _quiet_schema(model: type[BaseModel], parameters: Sequence[Parameter], where: str) -> Json:
+def _quiet_schema(model: type[BaseModel], parameters: Sequence[Parameter], where: str) -> _Json:
     """pydantic's JSON schema; a default that has no JSON form is left out without a warning."""
     from pydantic.errors import PydanticUserError
 
@@ -222,9 +222,9 @@ def _quiet_generator() -> Any:
     return _generators[0]
 
 
-def _ordered(schema: Json) -> Json:
+def _ordered(schema: _Json) -> _Json:
     """The same with the keys in one order, whoever made it; `properties` even if there are none."""
-    first: Json = {"type": "object", "properties": schema.get("properties", {})}
+    first: _Json = {"type": "object", "properties": schema.get("properties", {})}
     if schema.get("required"):
         first["required"] = schema["required"]
     return {**first, **{key: value for key, value in schema.items() if key not in ("properties", "required", "type")}}
@@ -251,7 +251,7 @@ class _FromModel(Arguments):
         )
         _must_fit(where, signature, list(model.model_fields), self.injected)
 
-    def json(self) -> Json:
+    def json(self) -> _Json:
         return _ordered(json_schema(_quiet_schema(self.model(), (), self._where)))
 
     def check(self) -> Callable[[Any], dict[str, Any]]:
@@ -325,7 +325,7 @@ class _FromJson(Arguments):
         self.names = tuple(self._schema["properties"])
         _must_fit(where, signature, self.names, self.injected)
 
-    def json(self) -> Json:
+    def json(self) -> _Json:
         return dict(self._schema)
 
     def check(self) -> Callable[[Any], dict[str, Any]]:
@@ -340,5 +340,5 @@ class _FromJson(Arguments):
 
         return check
 
-    def model(self) -> Json:
+    def model(self) -> _Json:
         return dict(self._schema)

@@ -17,22 +17,22 @@ from loopwright.tools.parameters import Parameter
 
 __all__ = ["Field", "described", "fields_of", "nullable", "properties", "validator"]
 
-Json = dict[str, Any]
-Core = dict[str, Any]
+_Json = dict[str, Any]
+_Core = dict[str, Any]
 
 
 class Field(NamedTuple):
     """One parameter."""
 
     name: str
-    json: Json
+    json: _Json
     """With description and default."""
-    core: Core
+    core: _Core
     """pydantic_core's schema."""
     required: bool
 
 
-_PLAIN: Final[dict[Any, tuple[Json, Core]]] = {
+_PLAIN: Final[dict[Any, tuple[_Json, _Core]]] = {
     str: ({"type": "string"}, {"type": "str"}),
     int: ({"type": "integer"}, {"type": "int"}),
     float: ({"type": "number"}, {"type": "float"}),
@@ -41,7 +41,7 @@ _PLAIN: Final[dict[Any, tuple[Json, Core]]] = {
     list: ({"type": "array", "items": {}}, {"type": "list"}),
     dict: ({"type": "object", "additionalProperties": True}, {"type": "dict"}),
 }
-_NULL: Final[tuple[Json, Core]] = ({"type": "null"}, {"type": "none"})
+_NULL: Final[tuple[_Json, _Core]] = ({"type": "null"}, {"type": "none"})
 
 
 def fields_of(parameters: Sequence[Parameter], descriptions: dict[str, str]) -> list[Field] | None:
@@ -71,9 +71,9 @@ def fields_of(parameters: Sequence[Parameter], descriptions: dict[str, str]) -> 
     return made
 
 
-def properties(fields: Sequence[Field]) -> Json:
+def properties(fields: Sequence[Field]) -> _Json:
     """The JSON schema of all the arguments."""
-    schema: Json = {"type": "object", "properties": {field.name: field.json for field in fields}}
+    schema: _Json = {"type": "object", "properties": {field.name: field.json for field in fields}}
     required = [field.name for field in fields if field.required]
     if required:
         schema["required"] = required
@@ -114,19 +114,19 @@ def _only_describes(info: Any) -> bool:
     return not info.metadata and getattr(info, "_attributes_set", {"": 0}).keys() <= {"description", "annotation"}
 
 
-def nullable(json: Json, core: Core) -> tuple[Json, Core]:
+def nullable(json: _Json, core: _Core) -> tuple[_Json, _Core]:
     """The same, or null."""
     choices = json["anyOf"] if json.keys() == {"anyOf"} else [json]
     return {"anyOf": [*choices, _NULL[0]]}, {"type": "nullable", "schema": core}
 
 
-def _field(kind: Any) -> tuple[Json, Core] | None:
+def _field(kind: Any) -> tuple[_Json, _Core] | None:
     if kind.__class__ is type or kind is Any:
         return _PLAIN.get(kind)
     return _composed(kind)
 
 
-def _composed(kind: Any) -> tuple[Json, Core] | None:
+def _composed(kind: Any) -> tuple[_Json, _Core] | None:
     origin, args = get_origin(kind), get_args(kind)
     if origin is Union or origin is UnionType:
         return _union(args)
@@ -136,7 +136,7 @@ def _composed(kind: Any) -> tuple[Json, Core] | None:
             return _PLAIN[origin] if not args else None
         if origin is list:
             return {"type": "array", "items": inner[0]}, {"type": "list", "items_schema": inner[1]}
-        core: Core = {"type": "dict", "keys_schema": {"type": "str"}, "values_schema": inner[1]}
+        core: _Core = {"type": "dict", "keys_schema": {"type": "str"}, "values_schema": inner[1]}
         return {"type": "object", "additionalProperties": inner[0] or True}, core
     if origin is Literal:
         return _literal(args)
@@ -145,8 +145,8 @@ def _composed(kind: Any) -> tuple[Json, Core] | None:
     return _NULL if kind is None or kind is NoneType else None
 
 
-def _union(members: tuple[Any, ...]) -> tuple[Json, Core] | None:
-    choices: list[tuple[Json, Core]] = []
+def _union(members: tuple[Any, ...]) -> tuple[_Json, _Core] | None:
+    choices: list[tuple[_Json, _Core]] = []
     for member in members:
         if member is NoneType:
             continue
@@ -165,12 +165,12 @@ def _union(members: tuple[Any, ...]) -> tuple[Json, Core] | None:
 _JSON_NAMES: Final[dict[type, str]] = {str: "string", int: "integer"}
 
 
-def _literal(values: tuple[Any, ...]) -> tuple[Json, Core] | None:
+def _literal(values: tuple[Any, ...]) -> tuple[_Json, _Core] | None:
     json = _choices(list(values))
     return None if json is None else (json, {"type": "literal", "expected": list(values)})
 
 
-def _choices(values: list[Any]) -> Json | None:
+def _choices(values: list[Any]) -> _Json | None:
     kind = cast("type[Any]", type(values[0]) if values else NoneType)
     name = _JSON_NAMES.get(kind) if all(type(value) is kind for value in values) else None
     if name is None:
@@ -178,7 +178,7 @@ def _choices(values: list[Any]) -> Json | None:
     return {"const": values[0], "type": name} if len(values) == 1 else {"enum": values, "type": name}
 
 
-def _enum(kind: type[Enum]) -> tuple[Json, Core] | None:
+def _enum(kind: type[Enum]) -> tuple[_Json, _Core] | None:
     """Enums of plain text or numbers; one with words or conversions of its own goes pydantic's way."""
     members = list(kind)
     values = [member.value for member in members]
@@ -187,7 +187,7 @@ def _enum(kind: type[Enum]) -> tuple[Json, Core] | None:
     if json is None or special or issubclass(kind, Flag):
         return None
     json = {"enum": values, "type": json["type"]}
-    core: Core = {"type": "enum", "cls": kind, "members": members}
+    core: _Core = {"type": "enum", "cls": kind, "members": members}
     for base, name in ((int, "int"), (str, "str")):
         if issubclass(kind, base):
             core["sub_type"] = name

@@ -13,20 +13,20 @@ from loopwright.tools.parameters import is_coroutine_function, name_of
 
 __all__ = ["StructuredTool", "Tool"]
 
-Function = Callable[..., Any]
+_Function = Callable[..., Any]
 
 
 class StructuredTool(BaseTool):
     """A tool of a function, a coroutine function, or both. Name and description come from it unless they are given."""
 
-    func: Function | None = None
-    coroutine: Function | None = None
+    func: _Function | None = None
+    coroutine: _Function | None = None
 
     def __init__(
         self,
         *,
-        func: Function | None = None,
-        coroutine: Function | None = None,
+        func: _Function | None = None,
+        coroutine: _Function | None = None,
         name: str | None = None,
         description: str | None = None,
         args_schema: Any = None,
@@ -63,8 +63,8 @@ class StructuredTool(BaseTool):
     @classmethod
     def from_function(
         cls,
-        func: Function | None = None,
-        coroutine: Function | None = None,
+        func: _Function | None = None,
+        coroutine: _Function | None = None,
         name: str | None = None,
         description: str | None = None,
         return_direct: bool = False,
@@ -90,7 +90,7 @@ class StructuredTool(BaseTool):
             **fields,
         )
 
-    def _functions(self) -> tuple[Function | None, Function | None]:
+    def _functions(self) -> tuple[_Function | None, _Function | None]:
         return self.func, self.coroutine
 
     def _descriptions(self) -> dict[str, str]:
@@ -116,7 +116,7 @@ class StructuredTool(BaseTool):
         return self._run(*args, **kwargs) if self.coroutine is None else await self.coroutine(*args, **kwargs)
 
 
-def _read(function: Function, parsed: bool) -> tuple[str, dict[str, str]]:
+def _read(function: _Function, parsed: bool) -> tuple[str, dict[str, str]]:
     """Description of the whole, and of each parameter."""
     text = getattr(function, "__doc__", None)
     if hasattr(function, "func") and hasattr(function, "keywords"):  # a partial: what it says of itself is of no use
@@ -133,10 +133,10 @@ class Tool(StructuredTool):
     def __init__(
         self,
         name: str,
-        func: Function | None = None,
+        func: _Function | None = None,
         description: str | None = None,
         *,
-        coroutine: Function | None = None,
+        coroutine: _Function | None = None,
         **fields: Any,
     ) -> None:
         super().__init__(name=name, func=func, coroutine=coroutine, description=description, **fields)
@@ -149,7 +149,7 @@ class Tool(StructuredTool):
 
     @classmethod
     def from_function(  # pyright: ignore[reportIncompatibleMethodOverride] - the order its users know
-        cls, func: Function | None, name: str, description: str | None = None, **fields: Any
+        cls, func: _Function | None, name: str, description: str | None = None, **fields: Any
     ) -> Self:
         """The same with the function first."""
         return cls(name, func, description, **fields)
