@@ -28,9 +28,13 @@ class Method(NamedTuple):
     takes_rest: bool
     """Whether it has `**kwargs`."""
     parameters: frozenset[str]
+    bare: dict[str, Any]
+    """The keyword arguments of a call that has none of its own."""
 
     def arguments(self, model: Any, stop: list[str] | None, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The keyword arguments of one call. Raises `UsageError` for one that the method cannot take."""
+        """The keyword arguments of one call, to be read only. Raises `UsageError` for one the method cannot take."""
+        if not kwargs and stop is None:
+            return self.bare
         given = dict(kwargs)
         if self.takes_stop or stop is not None:
             given["stop"] = stop
@@ -98,7 +102,8 @@ def _is_async(function: Callable[..., Any]) -> bool:
 def _method(name: str, function: Callable[..., Any]) -> Method:
     parameters = inspect.signature(function).parameters
     rest = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    return Method(name, "stop" in parameters, "run_manager" in parameters, rest, frozenset(parameters))
+    bare = dict.fromkeys(name for name in ("stop", "run_manager") if name in parameters)
+    return Method(name, "stop" in parameters, "run_manager" in parameters, rest, frozenset(parameters), bare)
 
 
 # -- results --------------------------------------------------------------------------------------------------------
@@ -106,6 +111,8 @@ def _method(name: str, function: Callable[..., Any]) -> Method:
 
 def message_of(result: Any, model: Any) -> AIMessage:
     """The answer in what `_generate` returned."""
+    if result.__class__ is AIMessage:
+        return result
     if result.__class__ is ChatResult or hasattr(result, "generations"):
         answer = _first_generation(result, model)
     elif isinstance(result, AIMessage):
