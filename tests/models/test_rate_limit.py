@@ -62,12 +62,12 @@ def test_a_limit_that_lets_nothing_out_is_refused(wrong: Any) -> None:
 
 
 def test_it_works_by_itself() -> None:
-    limiter = InMemoryRateLimiter(requests_per_second=1000)
-    assert limiter.acquire()
-    assert limiter.acquire()
-    assert not limiter.acquire(blocking=False)
-    assert asyncio.run(limiter.aacquire())
-    assert not asyncio.run(limiter.aacquire(blocking=False))
+    fast = InMemoryRateLimiter(requests_per_second=1000)
+    assert [fast.acquire(), fast.acquire()] == [True, True]
+    assert [asyncio.run(fast.aacquire()), asyncio.run(fast.aacquire())] == [True, True]
+    slow = InMemoryRateLimiter(requests_per_second=0.001)
+    assert [slow.acquire(), slow.acquire(blocking=False)] == [True, False]
+    assert not asyncio.run(slow.aacquire(blocking=False))
 
 
 async def test_a_cancelled_wait_gives_its_place_back() -> None:
