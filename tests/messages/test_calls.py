@@ -124,3 +124,15 @@ def test_a_part_of_the_text_shows_a_part_of_the_object(value: dict[str, Any], da
 )
 def test_partial_arguments(text: str | None, shown: dict[str, Any]) -> None:
     assert partial_arguments(text) == shown
+
+
+def test_bad_calls_join_the_invalid_ones() -> None:
+    known = {"name": "g", "args": "{", "id": "2", "error": "cut", "type": "invalid_tool_call"}
+    message = AIMessage(
+        ["a"],
+        tool_calls=[{"name": "f", "args": "[", "id": "1"}],
+        invalid_tool_calls=[known],
+        additional_kwargs={"k": 1},
+    )
+    assert [call["name"] for call in message.invalid_tool_calls] == ["g", "f"]
+    assert message.model_copy(update={"content": "b"}).invalid_tool_calls == message.invalid_tool_calls

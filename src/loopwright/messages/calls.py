@@ -103,7 +103,7 @@ def normal_calls(calls: Iterable[Any]) -> tuple[list[ToolCall], list[InvalidTool
     bad: list[InvalidToolCall] = []
     call: Any
     for position, call in enumerate(calls):
-        if call.__class__ is not dict and not isinstance(call, Mapping):
+        if call.__class__ is not dict and not _is_mapping(call):
             raise UsageError(
                 f"tool_calls[{position}] is {type(call).__name__}, not a tool call: "
                 'write {"name": "search", "args": {"q": "x"}, "id": "call_1"}'
@@ -116,6 +116,10 @@ def normal_calls(calls: Iterable[Any]) -> tuple[list[ToolCall], list[InvalidTool
             continue
         _normalise(call, good, bad)
     return good, bad
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping)
 
 
 def _is_plain(call: Mapping[str, Any]) -> bool:

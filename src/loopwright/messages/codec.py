@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar, Union, cast
 
 import msgspec
+from msgspec import structs
 
 from loopwright.errors import UsageError
 from loopwright.messages.base import BaseMessage, UnknownMessage
@@ -118,9 +119,15 @@ def _revive(raw: Any, ext_hook: ExtHook | None) -> BaseMessage:
 
 
 def _is_plain(message: BaseMessage) -> bool:
+    """Whether msgspec may write the message itself."""
     if message.extra or message.type == "unknown":
         return False
-    return all(_plain(value) for value in stored_fields(message).values())
+    for value in structs.astuple(message):
+        if value is None or (value.__class__ is str and value.isascii()):
+            continue
+        if not _plain(value):
+            return False
+    return True
 
 
 def _plain(value: Any) -> bool:
@@ -128,15 +135,19 @@ def _plain(value: Any) -> bool:
     kind = value.__class__
     if kind is str:
         return value.isascii() or not _has_surrogates(value)
-    if kind in _NATIVE:
+    if kind is dict:
+        for key, item in value.items():  # noqa: SIM110 - a generator costs more than what it asks
+            if key.__class__ is not str or not _plain(key) or not _plain(item):
+                return False
+        return True
+    if kind is list:
+        for item in value:  # noqa: SIM110 - the same
+            if not _plain(item):
+                return False
         return True
     if kind is int:
         return -(2**63) <= value < 2**64
-    if kind is dict:
-        return all(key.__class__ is str and _plain(key) and _plain(item) for key, item in value.items())
-    if kind is list:
-        return all(map(_plain, value))
-    return False
+    return kind in _NATIVE
 
 
 def _has_surrogates(text: str) -> bool:

@@ -32,8 +32,8 @@ __all__ = ["REMOVE_ALL_MESSAGES", "Buffer", "History", "add_messages"]
 REMOVE_ALL_MESSAGES: Final = "__remove_all__"
 """The id that a `RemoveMessage` has to empty the history."""
 
-_append: Final = list.append
-_extend: Final = list.extend
+_append: Final = cast(Any, list).append  # the list's own: ours would cut off from the buffer
+_extend: Final = cast(Any, list).extend
 _growing = threading.Lock()  # two runs may go on from the same version at once: only one of them appends to its buffer
 
 
