@@ -107,7 +107,8 @@ def _made(item: Any) -> BaseTool:
     if isinstance(item, type) or not callable(item):
         raise ToolDefinitionError(
             f"{_shown(item)} is no tool. Give a function with a docstring, what @tool made, an instance of a BaseTool "
-            "subclass, or a provider's dictionary; a tool of LangChain's goes through loopwright.interop."
+            "subclass, or a provider's dictionary. Another library's tool object that has invoke becomes one with "
+            'tool("name", object, args_schema=..., description="...").'
         )
     return make_tool(item)
 
