@@ -21,23 +21,18 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec import structs
+
 from loopwright.callbacks import callbacks_of
 from loopwright.checkpoint.base import NO_ARG, BaseCheckpointSaver, Pending, Record
 from loopwright.errors import EmptyInputError, GraphRecursionError, InvalidUpdateError, LoopwrightError, ParentCommand, UsageError
 from loopwright.graph.chains import heard_run, heard_task
-from loopwright.graph.events import (
-    CheckpointSaved,
-    Event,
-    MessageAdded,
-    RunFinished,
-    RunStarted,
-    StepCommitted,
-    TaskFinished,
-    TaskStarted,
-)
+from loopwright.graph.events import Event, MessageChunk, RunFinished, RunStarted, TaskFinished, TaskStarted
 from loopwright.graph.nodes import Node
+from loopwright.graph.saved import ERROR_KEY, JOINS_KEY, RAN_KEY, Ended, ended_in, joined, saved_form
 from loopwright.graph.state import fold
 from loopwright.graph.task import Task
+from loopwright.graph.telling import tell_checkpoint, tell_end, tell_messages, tell_start, tell_step
 from loopwright.graph.types import END, START, Command, RetryPolicy, Send
 from loopwright.graph.writes import writes_of
 from loopwright.ids import new_ordered_id
@@ -48,16 +43,8 @@ if TYPE_CHECKING:
     from loopwright.graph.compiled import CompiledStateGraph
     from loopwright.graph.modes import Feed
 
-__all__ = ["ERROR_KEY", "GOTO_KEY", "RAN_KEY", "Run"]
+__all__ = ["Run"]
 
-GOTO_KEY = "__goto__"
-"""In a task's saved writes: where its `Command` said to go."""
-ERROR_KEY = "__error__"
-"""In a task's saved writes: the words of the error that ended it."""
-JOINS_KEY = "__joins__"
-"""In the saved state: which tasks a node that waits for several has seen end."""
-RAN_KEY = "__ran__"
-"""In the saved state: the nodes that ran in the step before, so that `update_state` knows whose word it speaks."""
 _FIRST_PUSH = ("__pregel_push", 0, False)
 _OWN_KEYS = frozenset({"thread_id", "checkpoint_id", "checkpoint_ns"})
 
@@ -68,6 +55,8 @@ class Run:
     __slots__ = (
         "_first_step",
         "_step_limit",
+        "arrived",
+        "begun",
         "budget",
         "checkpoint_id",
         "claim",
@@ -83,6 +72,7 @@ class Run:
         "parent_checkpoint_id",
         "path",
         "port",
+        "ran",
         "run_id",
         "said",
         "saver",
@@ -119,7 +109,7 @@ class Run:
         self.thread_id: str | None = configurable.get("thread_id")
         self.namespace = str(configurable.get("checkpoint_ns") or "") if not path else "|".join(path)
         self.metadata = _metadata_of(config)
-        self.tokens = feed is not None and feed.tokens and (not path or feed.subgraphs)
+        self.tokens = feed is not None and feed.wants(MessageChunk, path)
         self.budget: Any = None
         self.heard = False
         """Whether `config["callbacks"]` hear of it."""
@@ -134,8 +124,16 @@ class Run:
         """What the run ends by saying, where that is not the last message."""
         self.unsaved: set[str] = set()
         """Keys that changed since the last checkpoint."""
+        self.arrived: dict[str, list[str]] = {}
+        """Of nodes that wait for several: those that have ended by now."""
+        self.ran: list[str] = [START]
+        """The nodes of the step before."""
+        self.begun = False
         self._first_step = 0
-        self._step_limit = int(config.get("recursion_limit") or graph.recursion_limit)
+        limit = config.get("recursion_limit")
+        self._step_limit = graph.recursion_limit if limit is None else limit
+        if self._step_limit < 1:
+            raise UsageError(f"recursion_limit={limit!r} allows no step at all; give a number from 1 on, or leave it out.")
 
     # ---- facts
 
@@ -150,7 +148,7 @@ class Run:
 
     def first_sight(self, message_id: str | None) -> bool:
         """Whether a message has not been shown to the reader yet."""
-        return self.feed is not None and self.feed.first_sight(message_id)
+        return self.feed is not None and self.feed.first_sight(message_id, self.path)
 
     # ---- the loop
 
@@ -187,7 +185,7 @@ class Run:
         todo = due if len(due) == 1 and not due[0].done else [task for task in due if not task.done]
         if self.feed is not None and self.wants(TaskStarted):
             for task in todo:
-                self._tell_start(task)
+                tell_start(self, task)
             await self.port.pause()
         if len(todo) == 1:
             await self.perform(todo[0])
@@ -198,30 +196,33 @@ class Run:
         await self.commit(due)
         saved = await self.save("loop") if self.saver is not None else None
         if self.feed is not None:
-            await self._tell_step(saved, changed=any(task.writes for task in due))
+            await tell_step(self, saved, changed=any(task.writes for task in due))
 
     async def perform(self, task: Task) -> None:
         """Run one task to its end and keep what it wrote."""
         current_scope.set(task)
         try:
-            answer = await (self._retried(task) if task.node.retry or self.heard else task.node.run(task))
+            try:
+                answer = await (self._retried(task) if task.node.retry or self.heard else task.node.run(task))
+            except ParentCommand as bubble:  # from a graph that ran in this node, and meant for this one
+                answer = structs.replace(bubble.command, graph=None)
             if answer.__class__ is dict:
                 task.update, task.writes = answer, list(answer.items())
             else:
                 task.update, task.writes, task.goto = writes_of(answer, task.name)
-        except BaseException as error:
-            if self.saver is not None and isinstance(error, Exception):
+        except Exception as error:
+            if self.saver is not None:
                 await self._save_writes(task, [(ERROR_KEY, repr(error))])
             if self.wants(TaskFinished):
-                self._tell_end(task, repr(error))
+                tell_end(self, task, repr(error))
             raise
         task.done = True
         if self.saver is not None:
-            await self._save_writes(task, [*task.writes, (GOTO_KEY, list(task.goto))] if task.goto else task.writes)
+            await self._save_writes(task, saved_form(task.writes, task.goto))
         if self.feed is not None:
-            self._tell_messages(task)
+            tell_messages(self, task)
             if self.wants(TaskFinished):
-                self._tell_end(task, None)
+                tell_end(self, task, None)
             await self.port.pause()
 
     async def _retried(self, task: Task) -> Any:
@@ -242,7 +243,7 @@ class Run:
 
     async def commit(self, due: Sequence[Task]) -> None:
         """Fold what the step wrote into a new state and find out what is due next. All or nothing."""
-        before = self.state
+        before, arrived = self.state, self.arrived
         graph = self.graph
         after, changed = fold(graph.channels, before, [(task.name, task.writes) for task in due], graph.ephemeral)
         self.state = after
@@ -250,12 +251,12 @@ class Run:
         try:
             self.tasks = await self._route(due)
         except BaseException:
-            self.state = before
+            self.state, self.arrived = before, arrived
             self.step -= 1
             raise
         if self.saver is not None:
-            self.state[RAN_KEY] = [task.name for task in due]
-            self.unsaved |= {RAN_KEY, *changed}
+            self.ran = [task.name for task in due]
+            self.unsaved |= changed
 
     async def _route(self, done: Iterable[Task]) -> list[Task]:
         """Tasks of the next step: nodes in the order of their names, then sends in the order they were made."""
@@ -287,7 +288,7 @@ class Run:
 
     def _joined(self, done: Iterable[Task]) -> set[str]:
         """Nodes that wait for several others, all of which have ended by now."""
-        arrived: dict[str, list[str]] = {key: list(seen) for key, seen in self.state.get(JOINS_KEY, {}).items()}
+        arrived = dict(self.arrived)
         ready: set[str] = set()
         for key, (sources, target) in self.graph.joins.items():
             seen = {*arrived.get(key, ()), *(task.name for task in done if task.name in sources)}
@@ -296,8 +297,7 @@ class Run:
                 arrived.pop(key, None)
             elif seen:
                 arrived[key] = sorted(seen)
-        self.state = {**self.state, JOINS_KEY: arrived}
-        self.unsaved.add(JOINS_KEY)
+        self.arrived = arrived
         return ready
 
     def make_task(self, node: Any, path: tuple[Any, ...], arg: Any, task_id: str | None = None) -> Task:
@@ -313,35 +313,59 @@ class Run:
             record = await self.load(wanted)
             if record is None:
                 raise UsageError(f"Thread {self.thread_id!r} has no checkpoint {wanted!r}; see agent.get_state_history(config).")
+        if record is not None:
+            self.take(record)
+        resumes = given is None or isinstance(given, Command)
+        # Before the claim: a wrong call must not take the thread from the run that has it.
+        writes = self._check_resume(record, given) if resumes else self._input_writes(given)
         if self.saver is not None:
             self.claim = await self.ask(self.saver.claim, self.thread_id, head, self.run_id)
-        if record is not None:
-            self.state, self.step = dict(record.values), record.step
-            self.checkpoint_id, self.parent_checkpoint_id = record.id, record.parent_id
         if self.wants(RunStarted):
             self.emit(RunStarted, self.run_id, self.thread_id, given)
-        if given is None or isinstance(given, Command):
+        if record is not None and resumes:
             saved = await self._resume(record, is_head=record is head, command=given)
         else:
-            saved = await self._start(record, given)
+            saved = await self._start(record, writes, is_head=record is head)
         self._first_step = self.step
+        self.begun = True
+        if self.tokens and self.feed is not None:
+            for key in self.graph.message_keys:
+                self.feed.skip(self.state.get(key, ()), self.path)
         if self.feed is not None:
-            await self._tell_step(saved, changed=True)
+            await tell_step(self, saved, changed=True)
 
-    async def _start(self, record: Record | None, given: Any) -> Record | None:
-        """New input: on a fresh thread, or as the next turn of one that has ended or broken off."""
-        writes = self._input_writes(given)
-        if record is not None:
-            self._repair(self.graph.repair)
-        else:
+    def take(self, record: Record | None) -> None:
+        """Make what is saved the state of this run; None is a fresh thread."""
+        if record is None:
             self.state = self.graph.empty_state()
             self.unsaved = set(self.state)
             self.step = -2
+            return
+        self.state = dict(record.values)
+        self.ran = self.state.pop(RAN_KEY, self.ran)
+        self.arrived = self.state.pop(JOINS_KEY, self.arrived)
+        self.step = record.step
+        self.checkpoint_id, self.parent_checkpoint_id = record.id, record.parent_id
+
+    def settle(self, record: Record) -> None:
+        """Take in what tasks of the saved step have written, because that step will not be finished."""
+        ended = ended_in(record).values()
+        self.state, changed = joined(self.graph.channels, self.state, [(task.name, task.writes) for task in ended])
+        self.unsaved |= changed
+
+    async def _start(self, record: Record | None, writes: list[tuple[str, Any]], *, is_head: bool) -> Record | None:
+        """New input: on a fresh thread, or as the next turn of one that has ended or broken off."""
+        if record is None:
+            self.take(None)
+        else:
+            if is_head:
+                self.settle(record)
+            self._repair(self.graph.repair)
         start = self.make_task(self.graph.start, (START,), NO_ARG)
         start.writes, start.done = writes, True
         self.tasks = [start]
         self.step += 1
-        self._tell_checkpoint(await self.save("input"))
+        tell_checkpoint(self, await self.save("input"))
         await self.commit([start])
         self._repair(self.graph.repair)
         return await self.save("loop")
@@ -351,8 +375,8 @@ class Run:
         channels = self.graph.channels
         return [(key, value) for key, value in given.items() if key in channels and channels[key].in_input]
 
-    async def _resume(self, record: Record | None, *, is_head: bool, command: Command[Any] | None) -> Record | None:
-        """No input: go on where the thread stopped, running only what has not ended."""
+    def _check_resume(self, record: Record | None, command: Command[Any] | None) -> list[tuple[str, Any]]:
+        """Raise for a call without input that there is nothing to do for; it writes nothing."""
         if record is None:
             raise EmptyInputError(self.graph.nothing_to_resume(has_saver=self.saver is not None))
         if command is not None and command.resume is not None:
@@ -360,11 +384,12 @@ class Run:
                 f"Command(resume=…) answers a paused run, and thread {self.thread_id!r} is not paused. "
                 "Go on with invoke(None, config), or give a new input."
             )
-        written: dict[str, list[tuple[str, Any]]] = {}
-        if is_head:
-            for task_id, key, value in record.writes:
-                written.setdefault(task_id, []).append((key, value))
-        self.tasks = [self._revived(pending, written.get(pending.id), keep_id=is_head) for pending in record.pending]
+        return []
+
+    async def _resume(self, record: Record, *, is_head: bool, command: Command[Any] | None) -> Record | None:
+        """No input: go on where the thread stopped, running only what has not ended."""
+        ended = ended_in(record) if is_head else {}
+        self.tasks = [self._revived(pending, ended.get(pending.id), keep_id=is_head) for pending in record.pending]
         if command is not None:
             return await self._redirect(command)
         if is_head:
@@ -372,14 +397,12 @@ class Run:
         self.step += 1
         return await self.save("fork")
 
-    def _revived(self, pending: Pending, writes: list[tuple[str, Any]] | None, *, keep_id: bool) -> Task:
+    def _revived(self, pending: Pending, ended: Ended | None, *, keep_id: bool) -> Task:
         """A task of the saved step; one that had ended is not run again."""
         node = self.graph.start if pending.name == START else self.graph.nodes[pending.name]
         task = self.make_task(node, pending.path, pending.arg, pending.id if keep_id else None)
-        if writes is not None and not any(key == ERROR_KEY for key, _ in writes):
-            task.done = True
-            task.writes = [(key, value) for key, value in writes if key != GOTO_KEY]
-            task.goto = cast("Sequence[str | Send]", next((value for key, value in writes if key == GOTO_KEY), ()))
+        if ended is not None:
+            task.done, task.writes, task.goto = True, ended.writes, ended.goto
         return task
 
     async def _redirect(self, command: Command[Any]) -> Record | None:
@@ -390,6 +413,9 @@ class Run:
         await self.commit([task])
         if not command.goto:
             self.tasks = kept
+            for task in kept:
+                if task.arg is NO_ARG:
+                    task.input = dict(self.state)
         return await self.save("update")
 
     def _repair(self, repair: Any) -> bool:
@@ -398,32 +424,42 @@ class Run:
         if mended:
             self.state = {**self.state, **mended}
             self.unsaved |= mended.keys()
+            for task in self.tasks:
+                if task.arg is NO_ARG:
+                    task.input = dict(self.state)
         return bool(mended)
 
     async def _leave(self, error: BaseException) -> None:
         """The run ends before its end. What was done is kept, and the thread can go on."""
-        done = [task for task in self.tasks if task.done]
-        if isinstance(error, Exception):
-            if isinstance(error, LoopwrightError) or not hasattr(error, "state"):
-                state, _ = fold(self.graph.channels, self.state, [(task.name, task.writes) for task in done])
-                with suppress(Exception):  # an exception class of the user's may refuse attributes
-                    error.state = self.public({**state, **(self.graph.repair(state) if self.graph.repair else {})})  # type: ignore[attr-defined]
-            if self.durability == "exit" and self.checkpoint_id is not None:
-                await self.save("loop", at_exit=True)
-        elif isinstance(error, ParentCommand):
+        if isinstance(error, ParentCommand):
             if self.parent is None:
                 raise InvalidUpdateError(
                     f"Command(graph=Command.PARENT) was returned in {self.graph.name!r}, and there is no graph around it. "
                     "Add it as a node of another graph, or leave graph= out."
                 ) from None
+            return
+        done = [(task.name, task.writes) for task in self.tasks if task.done]
+        before = self.state
+        state, changed = joined(self.graph.channels, before, done)
+        if isinstance(error, Exception):
+            if isinstance(error, LoopwrightError) or not hasattr(error, "state"):
+                mended = self.graph.repair(state) if self.graph.repair else {}
+                with suppress(Exception):  # an exception class of the user's may refuse attributes
+                    error.state = self.public({**state, **mended})  # type: ignore[attr-defined]
         elif self.saver is not None and self.graph.repair is not None:
-            before = self.state
-            self.state, changed = fold(self.graph.channels, before, [(task.name, task.writes) for task in done])
+            self.state = state
             if self._repair(self.graph.repair):
                 self.unsaved |= changed
                 self.tasks = []
                 self.step += 1
                 await self.save("loop", at_exit=True)
+                return
+            self.state = before
+        if self.durability == "exit" and self.begun:
+            try:
+                await self.save("loop", at_exit=True)
+            except Exception as failure:  # noqa: BLE001 - what ended the run is what its caller has to know
+                error.add_note(f"The state could not be saved: {failure!r}")
 
     def _out_of_steps(self) -> GraphRecursionError:
         return GraphRecursionError(
@@ -456,6 +492,11 @@ class Run:
             return None
         channels = self.graph.channels
         values = {key: value for key, value in self.state.items() if key not in channels or not channels[key].ephemeral}
+        values[RAN_KEY] = self.ran
+        self.unsaved.add(RAN_KEY)
+        if self.graph.joins:
+            values[JOINS_KEY] = self.arrived
+            self.unsaved.add(JOINS_KEY)
         record = Record(
             id=new_ordered_id(),
             parent_id=self.checkpoint_id,
@@ -467,7 +508,7 @@ class Run:
             created_at=datetime.fromtimestamp(self.port.now(), timezone.utc).isoformat(),
             values=values,
             pending=tuple(Pending(task.id, task.name, task.path, task.arg) for task in self.tasks),
-            writes=[],
+            writes=[(t.id, *write) for t in self.tasks if t.done for write in saved_form(t.writes, t.goto)],
         )
         await self.ask(self.saver.save, record, self.unsaved, claim=self.claim)
         self.unsaved = set()
@@ -478,7 +519,7 @@ class Run:
         """What of the config is kept with a checkpoint: the caller's metadata and own keys, not our addresses."""
         return {key: value for key, value in self.metadata.items() if key not in _OWN_KEYS}
 
-    # ---- what readers are told
+    # ---- the state as others see it
 
     def public(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """The part of a state that callers see, as a new dict."""
@@ -488,53 +529,6 @@ class Run:
         """A state in the form of the graph's schema: an instance, where the schema is a model or a dataclass."""
         shape = self.graph.shape
         return state if shape is None or not isinstance(state, dict) else shape(cast("dict[str, Any]", state))
-
-    def _tell_start(self, task: Task) -> None:
-        given = self.public_input(task)
-        self.emit(TaskStarted, task.step, task.id, task.name, given, task.triggers, task.node.metadata, self.port.now())
-
-    def public_input(self, task: Task) -> Any:
-        """What a reader sees of a task's input: a state without its private keys, or the argument it was sent."""
-        return self.public(task.input) if task.arg is NO_ARG else task.input
-
-    def _tell_end(self, task: Task, error: str | None) -> None:
-        self.emit(TaskFinished, task.step, task.id, task.name, task.update, error, (), self.port.now())
-
-    def _tell_messages(self, task: Task) -> None:
-        """Messages in a task's update that no reader of tokens has seen."""
-        if not self.tokens:
-            return
-        for key, value in task.writes:
-            if key in self.graph.message_keys:
-                messages: list[Any] = value if isinstance(value, list) else [value]
-                for message in messages:
-                    if getattr(message, "id", None) is not None and self.first_sight(message.id):
-                        self.emit(MessageAdded, message, task.metadata)
-
-    async def _tell_step(self, saved: Record | None, *, changed: bool) -> None:
-        """A step is reported when it is on record, not before."""
-        if self.wants(StepCommitted):
-            self.emit(StepCommitted, self.step, self.public(self.state), changed, ())
-        self._tell_checkpoint(saved)
-        await self.port.pause()
-
-    def _tell_checkpoint(self, record: Record | None) -> None:
-        if record is None or not self.wants(CheckpointSaved):
-            return
-        config = {"thread_id": record.thread_id, "checkpoint_ns": record.ns}
-        parent = None if record.parent_id is None else {"configurable": {**config, "checkpoint_id": record.parent_id}}
-        tasks = tuple({"id": p.id, "name": p.name, "interrupts": (), "state": None} for p in record.pending)
-        self.emit(
-            CheckpointSaved,
-            record.step,
-            {"configurable": {**config, "checkpoint_id": record.id}},
-            parent,
-            self.public(record.values),
-            record.describe(),
-            tuple(pending.name for pending in record.pending),
-            tasks,
-            self.port.now(),
-        )
 
 
 def _metadata_of(config: RunnableConfig) -> dict[str, Any]:

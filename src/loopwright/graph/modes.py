@@ -147,7 +147,7 @@ def check_modes(modes: str | Sequence[str]) -> tuple[list[str], bool]:
 class Feed:
     """The facts of one tree of runs on their way to one reader."""
 
-    __slots__ = ("_above", "_bare", "_base", "_rows", "_shown", "outbox", "seq", "subgraphs", "tokens", "wanted")
+    __slots__ = ("_above", "_modes", "_bare", "_base", "_rows", "_shown", "outbox", "seq", "subgraphs", "tokens", "wanted")
 
     def __init__(
         self,
@@ -162,15 +162,17 @@ class Feed:
         self.outbox = outbox
         self.seq = itertools.count(1)
         self.subgraphs = subgraphs
+        self._modes = frozenset(modes)
         self._above: Feed | None = None
         self._base = 0
-        self._shown: set[str] = set()
+        self._shown: set[Any] = set()
+        """Messages that were told of: ids at the root, `(path, id)` in nested runs."""
         self._bare = single and not subgraphs and not printed and version == "v1"
         shape = _shape(single=single, subgraphs=subgraphs, version=version)
         self._rows: dict[type[Event], list[tuple[View, Callable[[Event, Any], None], bool]]] = {}
         ordered = sorted(modes, key="debug".__eq__)  # of one fact, `debug` shows what other modes have shown already
         for mode, show in [(mode, self._sender(shape(mode))) for mode in ordered] + [(m, _printer(m)) for m in printed]:
-            for kind, view in MODES[mode].items():
+            for kind, view in (_told_once() if subgraphs and mode == "messages" else MODES[mode]).items():
                 self._rows.setdefault(kind, []).append((view, show, subgraphs or mode in _DEEP))
         self.wanted = frozenset(self._rows)
         """Types of the facts that somebody reads."""
@@ -192,7 +194,7 @@ class Feed:
 
     def only_checkpoints(self) -> bool:
         """Whether checkpoints were asked for by name, not as a part of `debug`."""
-        return CheckpointSaved in self.wanted and TaskStarted not in self.wanted
+        return "checkpoints" in self._modes
 
     def wants(self, kind: type[Event], path: tuple[str, ...]) -> bool:
         """Whether a fact of this type, made in a run at `path`, would be shown to anybody."""
@@ -228,14 +230,19 @@ class Feed:
 
         return tell
 
-    def first_sight(self, message_id: str | None) -> bool:
-        """Whether a message has not been shown yet; from now on it has."""
+    def first_sight(self, message_id: str | None, path: tuple[str, ...]) -> bool:
+        """Whether a message has not been told of in the run at `path`; from now on it has."""
         if message_id is None:
             return True
-        if message_id in self._shown:
+        key = (path, message_id) if path else message_id
+        if key in self._shown:
             return False
-        self._shown.add(message_id)
+        self._shown.add(key)
         return True
+
+    def skip(self, messages: Iterable[Any], path: tuple[str, ...]) -> None:
+        """What the run at `path` was given is not told of as if it were new."""
+        self._shown.update((path, message.id) if path else message.id for message in messages)
 
 
 def _shape(*, single: bool, subgraphs: bool, version: str) -> Callable[[str], Callable[[Event, Any], Any] | None]:
@@ -249,6 +256,23 @@ def _shape(*, single: bool, subgraphs: bool, version: str) -> Callable[[str], Ca
     if single:
         return lambda mode: None
     return lambda mode: lambda event, chunk: (mode, chunk)
+
+
+def _told_once() -> dict[type[Event], View]:
+    """`messages` with nested runs: what a nested run has shown is not shown again by the run that it answers to."""
+    shown: set[str | None] = set()
+
+    def chunk(event: MessageChunk) -> Any:
+        shown.add(event.chunk.id)
+        return TokenPair((event.chunk, event.metadata))
+
+    def message(event: MessageAdded) -> Any:
+        if event.message.id in shown:
+            return SKIP
+        shown.add(event.message.id)
+        return TokenPair((event.message, event.metadata))
+
+    return {MessageChunk: chunk, MessageAdded: message}
 
 
 def _printer(mode: str) -> Callable[[Event, Any], None]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from loopwright.checkpoint.base import BaseCheckpointSaver, Record, require_thread_id
 from loopwright.errors import InvalidUpdateError, UsageError
-from loopwright.graph.engine import ERROR_KEY, GOTO_KEY, RAN_KEY, Run
-from loopwright.graph.state import fold
+from loopwright.graph.engine import Run
+from loopwright.graph.saved import RAN_KEY, ended_in, errors_in, joined
 from loopwright.graph.types import END, START, PregelTask, StateSnapshot
 from loopwright.graph.writes import writes_of
 from loopwright.scope import RunnableConfig, merge_configs
@@ -60,25 +60,23 @@ def _saver_of(graph: CompiledStateGraph, config: RunnableConfig) -> tuple[BaseCh
 
 def _snapshot(graph: CompiledStateGraph, record: Record, *, is_now: bool) -> StateSnapshot:
     """A record as callers read it. Of a thread's present state, what the unfinished step has written is a part."""
-    written: dict[str, dict[str, Any]] = {}
-    for task_id, key, value in record.writes:
-        written.setdefault(task_id, {})[key] = value
-    done = [p for p in record.pending if p.id in written and ERROR_KEY not in written[p.id]]
-    folds = [(p.name, [(k, v) for k, v in written[p.id].items() if k != GOTO_KEY]) for p in done]
-    values = fold(graph.channels, record.values, folds)[0] if is_now else record.values
+    ended, errors = ended_in(record), errors_in(record)
+    values = record.values
+    if is_now:
+        values, _ = joined(graph.channels, values, [(task.name, task.writes) for task in ended.values()])
     tasks = tuple(
         PregelTask(
             pending.id,
             pending.name,
             pending.path,
-            error=written.get(pending.id, {}).get(ERROR_KEY),
-            result={k: v for k, v in written[pending.id].items() if k != GOTO_KEY} if pending in done else None,
+            error=errors.get(pending.id),
+            result=dict(ended[pending.id].writes) if pending.id in ended else None,
         )
         for pending in record.pending
     )
     return StateSnapshot(
         values={key: values[key] for key in graph.output_keys if key in values},
-        next=tuple(pending.name for pending in record.pending if not is_now or pending not in done),
+        next=tuple(pending.name for pending in record.pending if not is_now or pending.id not in ended),
         config=_config(record, record.id),
         metadata=record.describe(),
         created_at=record.created_at,

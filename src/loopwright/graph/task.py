@@ -157,7 +157,7 @@ class Task:
             nonlocal seen
             if not seen:
                 seen = True
-                feed.first_sight(chunk.id)
+                feed.first_sight(chunk.id, run.path)
             show(chunk)
 
         return tell
