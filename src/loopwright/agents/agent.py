@@ -6,8 +6,8 @@ and a history that is mended when a thread is taken up again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 from loopwright.agents.limits import Budget, Limits
 from loopwright.agents.result import AgentResult
@@ -20,6 +20,7 @@ from loopwright.scope import RunnableConfig
 if TYPE_CHECKING:
     from loopwright.graph.engine import Run
     from loopwright.graph.task import Task
+    from loopwright.graph.types import Durability
 
 __all__ = ["Agent"]
 
@@ -50,9 +51,53 @@ class Agent(CompiledStateGraph, Generic[R]):
 
     if TYPE_CHECKING:
 
-        def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AgentResult[R]: ...
+        @overload
+        def invoke(
+            self,
+            input: Any,
+            config: RunnableConfig | None = None,
+            *,
+            context: Any = None,
+            durability: Durability | None = None,
+        ) -> AgentResult[R]: ...
+        @overload
+        def invoke(
+            self,
+            input: Any,
+            config: RunnableConfig | None = None,
+            *,
+            context: Any = None,
+            stream_mode: str | Sequence[str] | None = "values",
+            print_mode: str | Sequence[str] = (),
+            output_keys: str | Sequence[str] | None = None,
+            durability: Durability | None = None,
+            version: Literal["v1", "v2"] = "v1",
+        ) -> Any: ...
+        def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any: ...
 
-        async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AgentResult[R]: ...
+        @overload
+        async def ainvoke(
+            self,
+            input: Any,
+            config: RunnableConfig | None = None,
+            *,
+            context: Any = None,
+            durability: Durability | None = None,
+        ) -> AgentResult[R]: ...
+        @overload
+        async def ainvoke(
+            self,
+            input: Any,
+            config: RunnableConfig | None = None,
+            *,
+            context: Any = None,
+            stream_mode: str | Sequence[str] | None = "values",
+            print_mode: str | Sequence[str] = (),
+            output_keys: str | Sequence[str] | None = None,
+            durability: Durability | None = None,
+            version: Literal["v1", "v2"] = "v1",
+        ) -> Any: ...
+        async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any: ...
 
     def result(self, run: Run, values: dict[str, Any]) -> AgentResult[R]:
         budget: Budget = run.budget
