@@ -242,6 +242,10 @@ class Callbacks:
         """Begin to report about one thing. Its parent is what the calling code belongs to."""
         return CallbackRun(self, _as_uuid(run_id), parent_run.get())
 
+    def run_of_call(self) -> CallbackRun:
+        """The same for what a user calls: `config["run_id"]` is its id, unless that came down from a run around it."""
+        return self.run(self.run_id if parent_run.get() is None else None)
+
 
 class CallbackRun:
     """One thing that handlers are told about: a run, a model call, a tool call."""

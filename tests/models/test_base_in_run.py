@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -130,10 +131,11 @@ def test_a_model_tagged_nostream_is_not_shown(on_loop: bool) -> None:
 def test_a_config_that_is_passed_on_adds_nothing_twice() -> None:
     heard: list[Any] = []
     ends: list[str] = []
+    run_id = uuid.uuid4()
 
     class Hears(BaseCallbackHandler):
         def on_chat_model_start(self, serialized: Any, messages: Any, **kwargs: Any) -> None:
-            heard.append(kwargs["parent_run_id"])
+            heard.append((kwargs["run_id"], kwargs["parent_run_id"]))
 
         def on_llm_end(self, response: Any, **kwargs: Any) -> None:
             ends.append(response.generations[0][0].text)
@@ -145,11 +147,13 @@ def test_a_config_that_is_passed_on_adds_nothing_twice() -> None:
         model.invoke("inherited")
         return {}
 
-    config: Any = {"tags": ["run"], "callbacks": [Hears()]}
+    config: Any = {"tags": ["run"], "callbacks": [Hears()], "run_id": run_id}
     pieces = list(graph_of(node).stream(INPUT, config, stream_mode="messages"))
     assert [metadata["tags"] for _, metadata in pieces] == [["run"]] * 4
     assert ends == ["one", "two"]
-    assert None not in heard
+    (first, parent), (second, same_parent) = heard
+    assert len({first, second, run_id}) == 3
+    assert parent == same_parent is not None
 
 
 @in_both

@@ -132,7 +132,7 @@ class BaseChatModel(BaseModel, ModelLike):
             return settled(cast(AIMessage, answer), port.new_id)
         if callbacks is None:
             return await self._respond(port, messages, stop, kwargs, on_chunk, None)
-        run = callbacks.with_defaults(self.tags, self.metadata).run(callbacks.run_id)
+        run = callbacks.with_defaults(self.tags, self.metadata).run_of_call()
         name = self.get_name()
         about = {"invocation_params": {**self._identifying_params, **kwargs}, "options": {"stop": stop}}
         serialized = {"name": name, "id": [*type(self).__module__.split("."), type(self).__qualname__]}
