@@ -8,7 +8,7 @@ from typing import Any, cast, get_args, get_origin, get_type_hints
 from loopwright.errors import UsageError
 from loopwright.graph.compiled import CompiledStateGraph, Parts
 from loopwright.graph.nodes import Branch, Node, node_from
-from loopwright.graph.state import channels_of, merge_channels
+from loopwright.graph.state import channels_of, fields_of, merge_channels, view_of
 from loopwright.graph.types import END, START, Command, RetryPolicy
 
 __all__ = ["StateGraph"]
@@ -35,7 +35,10 @@ class StateGraph:
         self.context_schema = context_schema
         self.input_schema = input_schema
         self.output_schema = output_schema
-        self.channels = merge_channels([s for s in (state_schema, input_schema, output_schema) if s is not None])
+        self._shared: list[type[Any]] = [state_schema]
+        """What callers see, unless `input_schema` or `output_schema` say otherwise."""
+        self._schemas = [s for s in (state_schema, input_schema, output_schema) if s is not None]
+        self.channels = merge_channels(self._schemas)
         self.nodes: dict[str, Node] = {}
         self.edges: set[tuple[str, str]] = set()
         self.joins: dict[str, tuple[frozenset[str], str]] = {}
@@ -44,7 +47,10 @@ class StateGraph:
 
     def add_schemas(self, schemas: Iterable[type[Any]]) -> StateGraph:
         """Add the keys of further schemas."""
-        self.channels = merge_channels([self.state_schema, *schemas])
+        for schema in schemas:
+            self._shared.append(schema)
+            self._schemas.append(schema)
+        self.channels = merge_channels(self._schemas)
         return self
 
     def add_node(
@@ -57,7 +63,11 @@ class StateGraph:
         destinations: Mapping[str, str] | Sequence[str] | None = None,
         input_schema: type[Any] | None = None,
     ) -> StateGraph:
-        """Add a function `(state) -> update`, a compiled graph or a model; the name is the function's if none is given."""
+        """Add a function `(state) -> update`, a compiled graph or a model; the name is the function's if none is given.
+
+        The node is given what `input_schema` names, or the annotation of its first parameter; keys that only such a
+        schema has are private to the nodes.
+        """
         if action is None:
             node, action = getattr(node, "name", None) or getattr(node, "__name__", None), node
         if not isinstance(node, str):
@@ -66,11 +76,14 @@ class StateGraph:
             raise UsageError(f"Node {node!r} is there already; give the second one another name.")
         if node in (START, END) or any(char in _RESERVED for char in node) or not node:
             raise UsageError(f"{node!r} cannot be a node's name: START, END and names with ':' or '|' are reserved.")
-        if input_schema is not None:
-            self.channels = {**channels_of(input_schema), **self.channels}
+        schema = input_schema if input_schema is not None else _annotated_schema(action)
+        if schema is not None and schema not in self._schemas:
+            self.channels = merge_channels([*self._schemas, schema])
+            self._schemas.append(schema)
         policies = (retry_policy,) if isinstance(retry_policy, RetryPolicy) else tuple(retry_policy or self._default_retry)
         where = destinations if destinations is not None else _destinations_of(action)
-        self.nodes[node] = node_from(node, action, retry=policies, metadata=metadata, destinations=where)
+        view = None if schema in (None, self.state_schema) else view_of(schema)
+        self.nodes[node] = node_from(node, action, view, retry=policies, metadata=metadata, destinations=where)
         return self
 
     def set_node_defaults(self, *, retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None) -> StateGraph:
@@ -163,17 +176,18 @@ class StateGraph:
         """What has been declared, in the form the engine runs."""
         start = Node(START, _nothing)
         nodes = {name: _wired(node, self.edges, self.branches) for name, node in self.nodes.items()}
-        schema = self.output_schema
-        inputs = self.input_schema
-        channels = self.channels
+        shared = merge_channels(self._shared)
+        given = shared if self.input_schema is None else channels_of(self.input_schema)
+        shown = shared if self.output_schema is None else channels_of(self.output_schema)
+        state = self.state_schema
         return Parts(
             nodes=nodes,
             start=_wired(start, self.edges, self.branches),
-            channels=channels,
+            channels=self.channels,
             joins=dict(self.joins),
-            output_keys=tuple(channels_of(schema)) if schema else tuple(n for n, c in channels.items() if c.in_output),
-            input_keys=frozenset(channels_of(inputs)) if inputs else frozenset(n for n, c in channels.items() if c.in_input),
-            shape=_shape_of(self.state_schema),
+            output_keys=tuple(name for name, channel in shown.items() if channel.in_output),
+            input_keys=frozenset(name for name, channel in given.items() if channel.in_input),
+            shape=view_of(state) if hasattr(state, "model_validate") or hasattr(state, "__dataclass_fields__") else None,
             context_schema=self.context_schema,
         )
 
@@ -199,14 +213,15 @@ async def _nothing(_: Any) -> None:
     """START's work."""
 
 
-def _shape_of(schema: type[Any]) -> Callable[[dict[str, Any]], Any] | None:
-    """How a state dict becomes an instance of the schema; None for TypedDicts, whose instances are dicts."""
-    if hasattr(schema, "model_validate"):
-        return lambda state: schema.model_validate(state)
-    if hasattr(schema, "__dataclass_fields__"):
-        names = set(cast("dict[str, Any]", schema.__dataclass_fields__))
-        return lambda state: schema(**{key: value for key, value in state.items() if key in names})
-    return None
+def _annotated_schema(action: Any) -> type[Any] | None:
+    """The class that annotates the first parameter of a node's function, if it names keys of a state."""
+    function: Any = action if hasattr(action, "__code__") else getattr(action, "__call__", None)  # noqa: B004
+    try:
+        names = [name for name in function.__code__.co_varnames if name != "self"]
+        schema = get_type_hints(function).get(names[0])
+        return cast("type[Any]", schema) if isinstance(schema, type) and fields_of(schema) else None
+    except Exception:  # noqa: BLE001 - annotations that cannot be read say nothing
+        return None
 
 
 def _literals_of(path: Callable[..., Any]) -> list[str] | None:

@@ -72,7 +72,8 @@ class CompiledStateGraph:
     ) -> None:
         self.parts = parts
         self.nodes, self.start, self.channels, self.joins = parts.nodes, parts.start, parts.channels, parts.joins
-        self.output_keys, self.shape, self.context_schema = parts.output_keys, parts.shape, parts.context_schema
+        self.input_keys, self.output_keys = parts.input_keys, parts.output_keys
+        self.shape, self.context_schema = parts.shape, parts.context_schema
         self.checkpointer = _checked_saver(checkpointer)
         self.store = store
         self.debug = debug

@@ -277,7 +277,7 @@ class Run:
                     return [self.make_task(nodes[target.node], _FIRST_PUSH, target.arg)]
             elif target in nodes:
                 return [self.make_task(nodes[target], nodes[target].pulled, NO_ARG)]
-        names = {target for target in targets if target.__class__ is str and target != END}
+        names = {target for target in targets if not isinstance(target, Send) and target != END}
         sends = [target for target in targets if isinstance(target, Send)]
         for target in (*names, *(send.node for send in sends)):
             if target not in nodes:
@@ -315,15 +315,16 @@ class Run:
                 raise UsageError(f"Thread {self.thread_id!r} has no checkpoint {wanted!r}; see agent.get_state_history(config).")
         if record is not None:
             self.take(record)
-        resumes = given is None or isinstance(given, Command)
+        command = cast("Command[Any]", given) if isinstance(given, Command) else None
+        resumes = given is None or command is not None
         # Before the claim: a wrong call must not take the thread from the run that has it.
-        writes = self._check_resume(record, given) if resumes else self._input_writes(given)
+        writes = self._check_resume(record, command) if resumes else self._input_writes(given)
         if self.saver is not None:
             self.claim = await self.ask(self.saver.claim, self.thread_id, head, self.run_id)
         if self.wants(RunStarted):
             self.emit(RunStarted, self.run_id, self.thread_id, given)
         if record is not None and resumes:
-            saved = await self._resume(record, is_head=record is head, command=given)
+            saved = await self._resume(record, is_head=record is head, command=command)
         else:
             saved = await self._start(record, writes, is_head=record is head)
         self._first_step = self.step
@@ -371,9 +372,8 @@ class Run:
         return await self.save("loop")
 
     def _input_writes(self, given: Any) -> list[tuple[str, Any]]:
-        given = self.graph.check_input(given, self.state)
-        channels = self.graph.channels
-        return [(key, value) for key, value in given.items() if key in channels and channels[key].in_input]
+        keys = self.graph.input_keys
+        return [(key, value) for key, value in self.graph.check_input(given, self.state).items() if key in keys]
 
     def _check_resume(self, record: Record | None, command: Command[Any] | None) -> list[tuple[str, Any]]:
         """Raise for a call without input that there is nothing to do for; it writes nothing."""
@@ -525,10 +525,10 @@ class Run:
         """The part of a state that callers see, as a new dict."""
         return {key: state[key] for key in self.graph.output_keys if key in state}
 
-    def shaped(self, state: Any) -> Any:
+    def shaped(self, state: dict[str, Any]) -> Any:
         """A state in the form of the graph's schema: an instance, where the schema is a model or a dataclass."""
         shape = self.graph.shape
-        return state if shape is None or not isinstance(state, dict) else shape(cast("dict[str, Any]", state))
+        return state if shape is None else shape(state)
 
 
 def _metadata_of(config: RunnableConfig) -> dict[str, Any]:

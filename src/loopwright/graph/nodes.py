@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from loopwright.checkpoint.record import NO_ARG
 from loopwright.errors import UsageError
 from loopwright.graph.types import END, RetryPolicy, Send
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Branch", "Node", "is_coroutine_function", "node_from"]
 
 Run = Callable[["Task"], Awaitable[Any]]
+View = Callable[[dict[str, Any]], Any]
 Injector = Callable[["Task"], Any]
 
 
@@ -86,7 +88,7 @@ class Branch:
         if self.plain:
             return self.decide(task, state)
         given = {name: inject(task) for name, inject in self._given}
-        answer = await task.run.port.call(self.path, task.run.shaped(state), is_async=self.is_async, **given)
+        answer = await task.run.port.call(self.path, task.run.shaped(cast("dict[str, Any]", state)), is_async=self.is_async, **given)
         answers = list(cast("list[Any]", answer)) if isinstance(answer, (list, tuple)) else [answer]
         return [self._target(one) for one in answers]
 
@@ -113,8 +115,11 @@ def is_coroutine_function(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(cast(Any, type(function)), "__call__", None))
 
 
-def node_from(name: str, action: Any, **options: Any) -> Node:
-    """A node from a function, a compiled graph, or anything with `invoke` (a model, say)."""
+def node_from(name: str, action: Any, view: View | None = None, **options: Any) -> Node:
+    """A node from a function, a compiled graph, or anything with `invoke` (a model, say).
+
+    `view` makes what a function is given of the graph's state; without it, it is given all, in the graph's schema.
+    """
     if hasattr(action, "run_nested"):
         graph = action
 
@@ -133,7 +138,10 @@ def node_from(name: str, action: Any, **options: Any) -> Node:
 
     async def call(task: Task) -> Any:
         extra = {key: inject(task) for key, inject in given}
-        return await task.run.port.call(function, task.run.shaped(task.input), is_async=is_async, **extra)
+        state = task.input
+        if task.arg is NO_ARG:
+            state = task.run.shaped(state) if view is None else view(state)
+        return await task.run.port.call(function, state, is_async=is_async, **extra)
 
     return Node(name, call, **options)
 

@@ -29,6 +29,7 @@ __all__ = [
     "fields_of",
     "fold",
     "merge_channels",
+    "view_of",
 ]
 
 
@@ -207,6 +208,18 @@ def merge_channels(schemas: Iterable[Any]) -> dict[str, Channel]:
                     "Use one, or give one of the keys another name."
                 )
     return merged
+
+
+def view_of(schema: type[Any]) -> Callable[[dict[str, Any]], Any]:
+    """How the part of a state that a schema names is shown in its form: an instance, or a dict for a TypedDict."""
+    names = frozenset(channels_of(schema))
+    make: Callable[..., Any] = dict
+    if hasattr(schema, "model_validate"):
+        validate: Callable[[Any], Any] = schema.model_validate
+        return lambda state: validate({key: value for key, value in state.items() if key in names})
+    if hasattr(schema, "__dataclass_fields__"):
+        make = schema
+    return lambda state: make(**{key: value for key, value in state.items() if key in names})
 
 
 def fold(

@@ -17,11 +17,11 @@ def writes_of(answer: Any, name: str) -> tuple[Any, list[tuple[str, Any]], Seque
     if answer is None:
         return None, [], ()
     if isinstance(answer, dict):
-        told: dict[str, Any] = answer
+        told = cast("dict[str, Any]", answer)
         return told, list(told.items()), ()
     if isinstance(answer, Command):
         if answer.graph == Command.PARENT:
-            raise ParentCommand(answer)
+            raise ParentCommand(cast("Command[Any]", answer))
         update, writes, _ = writes_of(_as_dict(answer.update), name)
         goto = answer.goto
         return update, writes, (goto,) if isinstance(goto, (str, Send)) else tuple(goto)
