@@ -468,3 +468,17 @@ def test_chunks_of_a_streamed_call_become_a_call(world):
         "tool",
         "sunny in Oslo",
     )
+
+
+@both_worlds
+def test_a_model_that_changes_its_list_changes_no_state(world):
+    from loopwright.chat_models import BaseChatModel
+
+    class Rude(BaseChatModel):
+        def _generate(self, messages: list[Any], **more: Any) -> AIMessage:
+            messages.insert(0, SystemMessage("I was here."))
+            return AIMessage(f"{len(messages)} messages")
+
+    agent = create_agent(Rude(), checkpointer=InMemorySaver())
+    assert [m.text for m in invoke(agent, world, config=thread())["messages"]] == ["hi", "2 messages"]
+    assert invoke(agent, world, config=thread()).text == "4 messages"

@@ -185,7 +185,7 @@ class Asker:
             system_message=self.system,
             tools=list(self.tools),
             response_format=self.strategy,
-            state=task.input,
+            state=task.run.handed(task.input),
             runtime=task.runtime,
         )
 

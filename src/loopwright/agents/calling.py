@@ -111,7 +111,7 @@ class Caller:
     def _runtime(self, task: Task, call: Any) -> ToolRuntime[Any, Any]:
         run = task.run
         return ToolRuntime(
-            state=dict(run.state),
+            state=run.handed(run.state),
             context=run.context,
             config=task.config,
             stream_writer=task.writer,

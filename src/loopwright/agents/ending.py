@@ -60,7 +60,7 @@ class Ending:
                 task, [*task.input["messages"], *before], _ANSWER_NOW.format(sentence=reached.sentence)
             )
         elif callable(self.on_limit):
-            said = await task.port.call(self.on_limit, reached, dict(task.input), is_async=False)
+            said = await task.port.call(self.on_limit, reached, task.run.handed(task.input), is_async=False)
         if isinstance(said, str) and said:
             said = AIMessage(said)
         if isinstance(said, AIMessage) and not said.tool_calls and not said.invalid_tool_calls and said.text:

@@ -227,7 +227,7 @@ def _hook_node(hook: Hook) -> Callable[[Task], Any]:
 
     async def run(task: Task) -> Any:
         function, is_async = hook.pick(task.port.asynchronous)
-        answer: Any = await task.port.call(function, dict(task.input), task.runtime, is_async=is_async)
+        answer: Any = await task.port.call(function, task.run.handed(task.input), task.runtime, is_async=is_async)
         command: Command[Any] | None = cast(Any, answer) if isinstance(answer, Command) else None
         update: Any = cast(Any, answer) if command is None else command.update
         if isinstance(update, Mapping) and "jump_to" in update:

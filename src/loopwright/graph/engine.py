@@ -530,6 +530,14 @@ class Run:
         shape = self.graph.shape
         return state if shape is None else shape(state)
 
+    def handed(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """A state for a user's function: what that changes in its lists of messages, it changes in its own."""
+        own = dict(state)
+        for key in self.graph.message_keys:
+            if key in own:
+                own[key] = own[key].copy()
+        return own
+
 
 def _metadata_of(config: RunnableConfig) -> dict[str, Any]:
     """The caller's metadata, and those of its own config keys that are plain words or numbers."""

@@ -140,6 +140,7 @@ def node_from(name: str, action: Any, view: View | None = None, **options: Any) 
         extra = {key: inject(task) for key, inject in given}
         state = task.input
         if task.arg is NO_ARG:
+            state = task.run.handed(state)
             state = task.run.shaped(state) if view is None else view(state)
         return await task.run.port.call(function, state, is_async=is_async, **extra)
 

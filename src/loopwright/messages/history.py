@@ -19,6 +19,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
+from operator import is_
 from typing import Any, Final, Literal, Self, SupportsIndex, cast, overload
 
 from loopwright.errors import InvalidUpdateError, UsageError
@@ -235,6 +236,9 @@ def _add_one(history: History, buffer: Buffer, length: int, message: BaseMessage
 
 def _rebuild(history: History, news: list[BaseMessage]) -> History:
     """Replace and remove, one after the other as they come."""
+    known = len(history)
+    if 0 < known <= len(news) and all(map(is_, history, news)):  # all again: from a node that returns its whole state
+        return _add(history, news[known:]) if len(news) > known else history
     slots: list[BaseMessage | None] = list(history)
     index: dict[str, int] = {cast(str, message.id): position for position, message in enumerate(history)}
     emptied = False

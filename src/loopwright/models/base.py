@@ -111,7 +111,7 @@ class BaseChatModel(BaseModel, ModelLike):
         method = coro if use_coro else plain
         assert method is not None
         arguments = method.arguments(self, stop, kwargs)
-        result = await port.call(getattr(self, method.name), messages, is_async=use_coro, **arguments)
+        result = await port.call(getattr(self, method.name), list(messages), is_async=use_coro, **arguments)
         return message_of(result, self)
 
     # -- one call -----------------------------------------------------------------------------------------------
@@ -222,8 +222,8 @@ class BaseChatModel(BaseModel, ModelLike):
     ) -> None:
         methods = methods_of(type(self))
         await port.consume(
-            _opener(self, methods.stream, messages, stop, kwargs),
-            _opener(self, methods.astream, messages, stop, kwargs),
+            _opener(self, methods.stream, list(messages), stop, kwargs),
+            _opener(self, methods.astream, list(messages), stop, kwargs),
             take,
         )
 
