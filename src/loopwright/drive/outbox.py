@@ -14,6 +14,7 @@ Invariant: while `bell` is None, the root itself is running and will deliver at 
 
 from __future__ import annotations
 
+import sys
 from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable
@@ -51,9 +52,12 @@ class Outbox:
             bell(None)
 
     def handover(self) -> None:
-        """Wait, on a thread that is not the root's, until the reader has taken everything."""
+        """Wait, on a thread that is not the root's, until the reader has taken everything.
+
+        A blocking call on an event loop's own thread does not wait: it holds up that loop, and maybe the reader with it.
+        """
         bell = self.bell
-        if bell is None or self.closed:
+        if bell is None or self.closed or _loop_runs_here():
             return
         taken = allocate_lock()
         taken.acquire()
@@ -66,3 +70,9 @@ class Outbox:
         """The reader has left."""
         self.closed = True
         self.items.clear()
+
+
+def _loop_runs_here() -> bool:
+    """Whether this thread is running an event loop. Where nobody has loaded asyncio, none can be."""
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and asyncio._get_running_loop() is not None

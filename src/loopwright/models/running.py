@@ -3,14 +3,12 @@
 Rules:
 
 - `invoke` and `stream` need no event loop; `ainvoke` and `astream` stay in the caller's own task;
-- inside a run whose tokens are read, a call hands each token to that run's reader before it asks for the next one,
-  but never where the reader's own event loop stands still for it: a sync call on a loop's thread only leaves them;
+- inside a run whose tokens are read, a call hands each token to that run's reader before it asks for the next one;
 - a coroutine is made when it is first stepped, so that a stream nobody reads costs nothing and warns of nothing.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -37,7 +35,7 @@ MakeStream = Callable[[Port, Callable[[Any], None]], Coroutine[Any, Any, Any]]
 def run(make: Make[T]) -> T:
     """Run to the end on this thread."""
     outbox = _shown_in(current_scope.get())
-    if outbox is None or _loop_runs_here():
+    if outbox is None:
         return blocking.run(make(BlockingPort()))
     return blocking.run(make(BlockingPort(outbox)), outbox)
 
@@ -56,7 +54,7 @@ def stream(make: MakeStream) -> Iterator[Any]:
     """Run on this thread, and yield each piece before going on."""
     outer = _shown_in(current_scope.get())
     pieces = _blocking_pieces(make)
-    return pieces if outer is None or _loop_runs_here() else _paced(pieces, outer)
+    return pieces if outer is None else _paced(pieces, outer)
 
 
 def _blocking_pieces(make: MakeStream) -> Iterator[Any]:
@@ -114,9 +112,3 @@ def _shown_in(scope: Scope | None) -> Outbox | None:
     if scope is None or not scope.wants_tokens:
         return None
     return getattr(scope.port, "outbox", None)
-
-
-def _loop_runs_here() -> bool:
-    """Whether this thread is an event loop's, which a wait would stop."""
-    asyncio = sys.modules.get("asyncio")
-    return asyncio is not None and asyncio._get_running_loop() is not None
