@@ -244,22 +244,29 @@ def fold(
             if channel is None:
                 continue  # a key this graph does not have is not an error: input may serve several graphs
             reducer = channel.reducer
-            if reducer is None:
+            if reducer is None or type(update) is Overwrite:
                 if key in writer:
-                    raise InvalidUpdateError(
-                        f"State key {key!r} was written twice in one step, by {writer[key]!r} and {task!r}, and has no "
-                        f"reducer to join them. Declare one: `{key}: Annotated[list, operator.add]`, or write it in one place."
-                    )
+                    raise _written_twice(channel, writer[key], task)
                 writer[key] = task
                 new[key] = update.value if type(update) is Overwrite else update
-            elif type(update) is Overwrite:
-                new[key] = update.value
+            elif key in writer:
+                continue  # overwritten: what the others of this step have to add is gone with the rest
             elif key in new:
                 new[key] = reducer(new[key], update)
             else:
                 new[key] = update if channel.default is None else reducer(channel.default(), update)
             changed.add(key)
     return new, changed
+
+
+def _written_twice(channel: Channel, one: str, two: str) -> InvalidUpdateError:
+    name = channel.name
+    if channel.reducer is not None:
+        return InvalidUpdateError(f"State key {name!r} was overwritten twice in one step, by {one!r} and {two!r}.")
+    return InvalidUpdateError(
+        f"State key {name!r} was written twice in one step, by {one!r} and {two!r}, and has no reducer to join them. "
+        f"Declare one: `{name}: Annotated[list, operator.add]`, or write it in one place."
+    )
 
 
 def as_update(value: Any) -> dict[str, Any] | None:
