@@ -54,6 +54,7 @@ messages: st.SearchStrategy[BaseMessage] = st.one_of(
 
 # --- streams ------------------------------------------------------------------
 
+nested = st.fixed_dictionaries({"content": st.lists(st.integers(0, 9), max_size=2) | words})
 stream_blocks = st.one_of(
     words,
     st.builds(lambda text: {"type": "text", "text": text}, words),
@@ -68,6 +69,13 @@ stream_blocks = st.one_of(
         lambda mark: {"type": "text", "text": "x", "annotations": [mark], "index": 0}, st.just({"type": "citation"})
     ),
     st.just({"type": "image", "url": "u"}),
+    st.builds(
+        lambda odd: {"type": "text", "text": "x", "index": 1, "odd": odd}, st.none() | words | nested | st.just([1])
+    ),
+    st.builds(
+        lambda odd: {"type": "reasoning", "summary": odd, "index": 2},
+        st.none() | words | nested | st.just([{"text": "s"}]),
+    ),
 )
 pieces = st.fixed_dictionaries(
     {
@@ -78,16 +86,14 @@ pieces = st.fixed_dictionaries(
     }
 )
 metadata = st.dictionaries(
-    st.sampled_from(["finish_reason", "model_name", "token_usage", "logprobs"]),
-    st.none() | words | st.fixed_dictionaries({"content": st.lists(st.integers(0, 9), max_size=2)}),
-    max_size=2,
+    st.sampled_from(["finish_reason", "logprobs", "token_usage"]), st.none() | words | nested | st.just([1]), max_size=2
 )
 more = st.fixed_dictionaries(
     {},
     optional={
         "reasoning_content": words,
         "refusal": st.none() | words,
-        "other": words,
+        "other": words | nested | st.just([1]),
         "function_call": st.fixed_dictionaries({"arguments": words}, optional={"name": words}),
         "parts": st.lists(st.fixed_dictionaries({"index": st.integers(0, 1), "text": words}), max_size=2),
     },
@@ -103,6 +109,27 @@ chunks = st.builds(
     additional_kwargs=more,
     chunk_position=st.none() | st.just("last"),
 )
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> list[AIMessageChunk]:
+    """Chunks in any order. Only a call that another has followed under its index does not come again."""
+    latest: dict[Any, str] = {}
+    without_ids = draw(st.booleans())
+    stream: list[AIMessageChunk] = []
+    for chunk in draw(st.lists(chunks, max_size=6)):
+        ordered: list[dict[str, Any]] = []
+        for piece in chunk.tool_call_chunks:
+            index, id_, name = piece["index"], piece["id"], piece["name"]
+            if index is None and without_ids:
+                id_ = None
+            elif index is None and id_ is None:
+                name = None
+            if id_ is not None:
+                latest[index] = max(id_, latest.get(index, ""))
+            ordered.append({**piece, "name": name, "id": id_ and latest[index]})
+        stream.append(chunk.model_copy(update={"tool_call_chunks": ordered}))
+    return stream
 
 
 @st.composite

@@ -36,7 +36,7 @@ def finished(*chunks: AIMessageChunk) -> AIMessage:
 # --- laws ---------------------------------------------------------------------
 
 
-@given(st.lists(strategies.chunks, min_size=1, max_size=6), st.data())
+@given(strategies.streams(), st.data())
 def test_merging_any_split_is_merging_the_whole(chunks: list[AIMessageChunk], data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(chunks)))
     left, right = chunks[:at], chunks[at:]
@@ -44,14 +44,14 @@ def test_merging_any_split_is_merging_the_whole(chunks: list[AIMessageChunk], da
     assert merge_chunks([*chunks, AIMessageChunk()]) == merge_chunks([*parts, AIMessageChunk()])
 
 
-@given(st.lists(strategies.chunks, max_size=4))
+@given(strategies.streams())
 def test_the_empty_chunk_changes_nothing(chunks: list[AIMessageChunk]) -> None:
     whole = merge_chunks([*chunks, AIMessageChunk()])
     assert merge_chunks([AIMessageChunk(), whole]) == whole
     assert merge_chunks([whole, AIMessageChunk()]) == whole
 
 
-@given(st.lists(strategies.chunks, max_size=4))
+@given(strategies.streams())
 def test_merging_leaves_its_chunks_alone(chunks: list[AIMessageChunk]) -> None:
     before = repr([chunk.model_dump() for chunk in chunks])
     merge_chunks(chunks)

@@ -29,7 +29,7 @@ from loopwright.messages.usage import add_usage
 if TYPE_CHECKING:
     from loopwright.messages.blocks import UsageMetadata
 
-__all__ = ["add_chunks", "merge_chunks", "merge_contents", "message_chunk_to_message"]
+__all__ = ["add_chunks", "merge_chunks", "merge_contents", "merge_running", "message_chunk_to_message"]
 
 _RUNNING: Final = frozenset(
     (
@@ -192,16 +192,20 @@ def _put(block: dict[str, Any], key: str, value: Any) -> None:
             block[key] = _Pieces((value,))
     elif isinstance(known, _Pieces):
         return  # text has begun: the empty object that some providers open a call with does not undo it
-    elif is_list(value):
-        if key == "summary":
-            block[key] = known if isinstance(known, _Summaries) else _Summaries()
-            block[key].append([_summary_part(part) for part in value])
-        else:
-            block[key] = _merge_lists(known, value) if is_list(known) else value
+    elif key == "summary" and is_list(value) and not is_dict(known):
+        block[key] = known if isinstance(known, _Summaries) else _Summaries()
+        block[key].append([_summary_part(part) for part in value])
+    elif is_list(value) and is_list(known):
+        block[key] = _merge_lists(known, value)
     elif is_dict(value) and is_dict(known):
         block[key] = merge_running((known, value))
-    else:
+    elif _weight(value) >= _weight(known):
         block[key] = value
+
+
+def _weight(value: Any) -> int:
+    """What may replace what: where kinds of values alternate, only the heaviest kind counts, whatever the split."""
+    return 2 if isinstance(value, dict) else 1 if isinstance(value, list) else 0
 
 
 def _summary_part(part: Any) -> Any:
@@ -257,7 +261,7 @@ def _merge_metadata(parts: Iterable[Mapping[str, Any]], gather: bool = False) ->
                 merged[key] = _merge_metadata((known, value), gather or key == "logprobs")
             elif gather and is_list(known) and is_list(value):
                 merged[key] = [*known, *value]
-            else:
+            elif _weight(value) >= _weight(known):
                 merged[key] = value
     return merged
 

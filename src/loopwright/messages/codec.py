@@ -32,8 +32,8 @@ __all__ = ["decode_messages", "encode_messages", "register_message_class"]
 
 C = TypeVar("C", bound=type[BaseMessage])
 
-Default = Callable[[Any], Any]
-ExtHook = Callable[[int, Any], Any]
+_Default = Callable[[Any], Any]
+_ExtHook = Callable[[int, Any], Any]
 
 _BIG_INT: Final = 0x6D
 _SURROGATES: Final = 0x6E
@@ -56,7 +56,7 @@ def register_message_class(cls: C) -> C:
     return cls
 
 
-def encode_messages(messages: Sequence[BaseMessage], *, default: Default | None = None) -> bytes:
+def encode_messages(messages: Sequence[BaseMessage], *, default: _Default | None = None) -> bytes:
     """The messages as msgpack: an array of maps. Raises `UsageError` naming the place of what cannot be stored."""
     items: list[Any] = []
     for position, message in enumerate(messages):
@@ -67,7 +67,7 @@ def encode_messages(messages: Sequence[BaseMessage], *, default: Default | None 
     return _encoder.encode(items)
 
 
-def decode_messages(data: bytes | memoryview, *, ext_hook: ExtHook | None = None) -> list[BaseMessage]:
+def decode_messages(data: bytes | memoryview, *, ext_hook: _ExtHook | None = None) -> list[BaseMessage]:
     """The messages again. `ext_hook(code, data)` revives what `default` made an extension."""
     try:
         return _straight().decode(data)
@@ -99,7 +99,7 @@ def _refuse(code: int, data: Any) -> Any:
     raise msgspec.ValidationError("an extension: the careful way reads it")
 
 
-def _revive(raw: Any, ext_hook: ExtHook | None) -> BaseMessage:
+def _revive(raw: Any, ext_hook: _ExtHook | None) -> BaseMessage:
     def read(code: int, data: memoryview) -> Any:
         if code == _BIG_INT:
             return int(bytes(data))
@@ -158,7 +158,7 @@ def _has_surrogates(text: str) -> bool:
     return False
 
 
-def _careful(message: BaseMessage, path: str, default: Default | None) -> dict[str, Any]:
+def _careful(message: BaseMessage, path: str, default: _Default | None) -> dict[str, Any]:
     """A message as a map of plain values."""
     fields = stored_fields(message)
     extra: Mapping[str, Any] = fields.pop("extra", {})
@@ -172,7 +172,7 @@ def _careful(message: BaseMessage, path: str, default: Default | None) -> dict[s
     return stored
 
 
-def _storable(value: Any, path: str, default: Default | None) -> Any:
+def _storable(value: Any, path: str, default: _Default | None) -> Any:
     if _plain(value):
         return value
     kind = value.__class__

@@ -1,6 +1,6 @@
 """Tool calls that arrive in pieces: which piece belongs to which call, and what the pieces say.
 
-Rules (each keeps "merge some, then the rest" equal to "merge all"):
+Rules (they keep "merge some, then the rest" equal to "merge all", unless two ids take turns under one index):
 
 - a piece with an id belongs to the call with that id and index; if there is none it begins a call, also under an
   index that is taken: the index is no identity. An id that comes again under another index (or none) is a call said

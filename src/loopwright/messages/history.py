@@ -137,16 +137,16 @@ class History(list[BaseMessage]):
         return self
 
 
-Format = Literal["langchain-openai"] | None
+_Format = Literal["langchain-openai"] | None
 
 _missing: Any = object()
 
 
 @overload
-def add_messages(left: Any, right: Any, *, format: Format = None) -> History: ...
+def add_messages(left: Any, right: Any, *, format: _Format = None) -> History: ...
 @overload
-def add_messages(*, format: Format = None) -> Callable[[Any, Any], History]: ...
-def add_messages(left: Any = _missing, right: Any = _missing, *, format: Format = None) -> Any:
+def add_messages(*, format: _Format = None) -> Callable[[Any, Any], History]: ...
+def add_messages(left: Any = _missing, right: Any = _missing, *, format: _Format = None) -> Any:
     """`left` with the messages of `right` added, as a new `History`.
 
     Both may be anything `convert_to_messages` takes, or None for nothing. `format="langchain-openai"` brings

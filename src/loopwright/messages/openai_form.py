@@ -24,7 +24,7 @@ from loopwright.messages.standard import standard_block
 
 __all__ = ["convert_from_openai_messages", "convert_to_openai_messages", "in_openai_blocks", "openai_block"]
 
-Block = dict[str, Any]
+_Block = dict[str, Any]
 
 _ROLES: Final = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
 
@@ -76,12 +76,12 @@ def convert_from_openai_messages(messages: Any) -> list[BaseMessage]:
     return convert_to_messages(messages)
 
 
-def _to_openai(message: BaseMessage, blocks: bool, include_id: bool, pass_through: bool) -> Block:
+def _to_openai(message: BaseMessage, blocks: bool, include_id: bool, pass_through: bool) -> _Block:
     kind = message.type.removesuffix("MessageChunk").lower()
     role = message.role if isinstance(message, ChatMessage) else _ROLES.get(kind)
     if role is None:
         raise UsageError(f"a message of type {message.type!r} has no role in OpenAI's form")
-    entry: Block = {"role": message.additional_kwargs.get(DEVELOPER_KEY, role)}
+    entry: _Block = {"role": message.additional_kwargs.get(DEVELOPER_KEY, role)}
     if message.name:
         entry["name"] = message.name
     if include_id and message.id is not None:
@@ -100,18 +100,18 @@ def _to_openai(message: BaseMessage, blocks: bool, include_id: bool, pass_throug
     return entry
 
 
-def _call(call_id: str | None, name: str | None, args: Any) -> Block:
+def _call(call_id: str | None, name: str | None, args: Any) -> _Block:
     text = args if isinstance(args, str) else msgspec.json.encode(args or {}, enc_hook=str).decode()
     return {"type": "function", "id": call_id, "function": {"name": name or "", "arguments": text}}
 
 
-def _content(message: BaseMessage, as_blocks: bool, pass_through: bool) -> str | list[Block]:
+def _content(message: BaseMessage, as_blocks: bool, pass_through: bool) -> str | list[_Block]:
     content = message.content
     if isinstance(content, str):
         if not as_blocks:
             return content
         return [{"type": "text", "text": content}] if content else []
-    blocks: list[Block] = []
+    blocks: list[_Block] = []
     for item in content:
         block = standard_block(item)
         if block is None or block["type"] in _SILENT:
@@ -122,7 +122,7 @@ def _content(message: BaseMessage, as_blocks: bool, pass_through: bool) -> str |
     return blocks
 
 
-def openai_block(block: Mapping[str, Any], pass_through: bool = True) -> Block:
+def openai_block(block: Mapping[str, Any], pass_through: bool = True) -> _Block:
     """One standard block in OpenAI's form. Raises `UsageError` for one that has none, unless it may pass."""
     kind = block["type"]
     extras: Mapping[str, Any] = block.get("extras") or {}
@@ -142,7 +142,7 @@ def openai_block(block: Mapping[str, Any], pass_through: bool = True) -> Block:
     if kind == "video" and url is not None:
         return {"type": "video_url", "video_url": {"url": url}}
     if pass_through:
-        return cast("Block", block["value"] if kind == "non_standard" else dict(block))
+        return cast("_Block", block["value"] if kind == "non_standard" else dict(block))
     shown = block["value"].get("type") if kind == "non_standard" else kind
     raise UsageError(
         f"a block of type {shown!r} has no form of OpenAI's: "
@@ -162,7 +162,7 @@ def _url(block: Mapping[str, Any]) -> str | None:
 _MIME: Final = {"image": "image/png", "video": "video/mp4", "file": "application/pdf", "text-plain": "text/plain"}
 
 
-def _file(block: Mapping[str, Any], extras: Mapping[str, Any]) -> Block:
+def _file(block: Mapping[str, Any], extras: Mapping[str, Any]) -> _Block:
     if "file_id" in block:
         return {"file_id": block["file_id"]}
     name = {"filename": extras["filename"]} if "filename" in extras else {}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STANDARD_TYPES", "standard_block", "standard_blocks"]
 
-Block = dict[str, Any]
+_Block = dict[str, Any]
 
 STANDARD_TYPES: Final = frozenset(
     (
@@ -53,7 +53,7 @@ def standard_blocks(
     pieces: Sequence[Any] = (),
 ) -> list[ContentBlock]:
     """Read content; `calls` and `more` (`additional_kwargs`) are an AI message's, `pieces` its tool call chunks."""
-    blocks: list[Block] = []
+    blocks: list[_Block] = []
     if more:
         blocks += _kept_aside(more, content)
     shown: set[Any] = set()
@@ -73,13 +73,13 @@ def standard_blocks(
     return cast("list[ContentBlock]", blocks)
 
 
-def standard_block(item: Any) -> Block | None:
+def standard_block(item: Any) -> _Block | None:
     """One item of a content list as a standard block; None for an empty string."""
     if isinstance(item, str):
         return {"type": "text", "text": item} if item else None
     if not isinstance(item, dict):
         return {"type": "non_standard", "value": {"type": type(item).__name__, "value": item}}
-    block = cast(Block, item)
+    block = cast(_Block, item)
     kind = block.get("type")
     reader = _READERS.get(kind) if isinstance(kind, str) else _UNTYPED.get(next(iter(block), ""))
     if reader is None and isinstance(kind, str) and kind.endswith("_tool_result") and kind not in STANDARD_TYPES:
@@ -93,11 +93,11 @@ def standard_block(item: Any) -> Block | None:
     return {"type": "non_standard", "value": block}
 
 
-def _call_block(call: Mapping[str, Any]) -> Block:
+def _call_block(call: Mapping[str, Any]) -> _Block:
     return {**call, "type": "tool_call"}
 
 
-def _kept_aside(more: Mapping[str, Any], content: Any) -> Iterator[Block]:
+def _kept_aside(more: Mapping[str, Any], content: Any) -> Iterator[_Block]:
     """Reasoning and refusals that some integrations keep beside the content."""
     blocks = [block for block in content if is_dict(block)] if is_list(content) else []
     present = {block.get("type") for block in blocks}
@@ -109,9 +109,9 @@ def _kept_aside(more: Mapping[str, Any], content: Any) -> Iterator[Block]:
         yield {"type": "refusal", "refusal": refusal}
 
 
-def _with_rest(read: Block, block: Block, used: Sequence[str]) -> Block:
+def _with_rest(read: _Block, block: _Block, used: Sequence[str]) -> _Block:
     """Carry over the standard marks (`id`, `index`), and all other keys as `extras`."""
-    extras: Block = dict(block.get("extras") or {})
+    extras: _Block = dict(block.get("extras") or {})
     for key, value in block.items():
         if key in ("id", "index"):
             read.setdefault(key, value)
@@ -122,7 +122,7 @@ def _with_rest(read: Block, block: Block, used: Sequence[str]) -> Block:
     return read
 
 
-def _from_url(url: str) -> Block:
+def _from_url(url: str) -> _Block:
     """`data:` URLs become `base64` and `mime_type`, others stay `url`."""
     if url.startswith("data:") and "," in url:
         head, _, data = url.partition(",")
@@ -132,37 +132,37 @@ def _from_url(url: str) -> Block:
     return {"url": url}
 
 
-def _text(block: Block) -> Block | None:
+def _text(block: _Block) -> _Block | None:
     text = block.get("text")
     if not isinstance(text, str):
         return None
     known = ("text", "annotations", "citations")
     if block["type"] == "text" and not block.keys() - {"type", "text", "id", "index", "extras"}:
         return block
-    read: Block = {"type": "text", "text": text}
+    read: _Block = {"type": "text", "text": text}
     marks = [*(block.get("annotations") or ()), *(block.get("citations") or ())]
     if marks:
         read["annotations"] = [_annotation(mark) for mark in marks]
     return _with_rest(read, block, known)
 
 
-def _untyped_text(block: Block) -> Block | None:
+def _untyped_text(block: _Block) -> _Block | None:
     return _text({"type": "text", **block}) if isinstance(block.get("text"), str) else None
 
 
-def _annotation(mark: Any) -> Block:
+def _annotation(mark: Any) -> _Block:
     if not isinstance(mark, dict):
         return {"type": "non_standard_annotation", "value": {"value": mark}}
-    mark = cast(Block, mark)
+    mark = cast(_Block, mark)
     kind = mark.get("type")
     if kind in ("citation", "non_standard_annotation"):
         return mark
     if kind == "url_citation" or "cited_text" in mark:
-        mark = cast(Block, mark["url_citation"]) if isinstance(mark.get("url_citation"), dict) else mark
+        mark = cast(_Block, mark["url_citation"]) if isinstance(mark.get("url_citation"), dict) else mark
         names = {"document_title": "title"}
         standard = ("url", "title", "cited_text", "start_index", "end_index")
-        read: Block = {"type": "citation"}
-        extras: Block = {}
+        read: _Block = {"type": "citation"}
+        extras: _Block = {}
         for key, value in mark.items():
             name = names.get(key, key)
             if name in standard:
@@ -174,55 +174,55 @@ def _annotation(mark: Any) -> Block:
     return {"type": "non_standard_annotation", "value": mark}
 
 
-def _reasoning(block: Block) -> Block:
+def _reasoning(block: _Block) -> _Block:
     summary = block.get("summary")
     if not isinstance(summary, list):
         return block
-    texts = [cast(Block, part).get("text") for part in cast("list[Any]", summary) if isinstance(part, dict)]
+    texts = [cast(_Block, part).get("text") for part in cast("list[Any]", summary) if isinstance(part, dict)]
     words = "\n\n".join(text for text in texts if isinstance(text, str))
-    read: Block = {"type": "reasoning", "reasoning": block.get("reasoning") or words}
+    read: _Block = {"type": "reasoning", "reasoning": block.get("reasoning") or words}
     return _with_rest(read, block, ("summary", "reasoning"))
 
 
-def _thinking(block: Block) -> Block:
+def _thinking(block: _Block) -> _Block:
     return _with_rest({"type": "reasoning", "reasoning": block.get("thinking") or ""}, block, ("thinking",))
 
 
-def _image_url(block: Block) -> Block | None:
+def _image_url(block: _Block) -> _Block | None:
     image = block.get("image_url")
-    nested = cast(Block, image) if isinstance(image, dict) else {"url": image}
+    nested = cast(_Block, image) if isinstance(image, dict) else {"url": image}
     url = nested.get("url")
     if not isinstance(url, str):
         return None
-    read: Block = {"type": "image", **_from_url(url)}
+    read: _Block = {"type": "image", **_from_url(url)}
     rest = {**block, **{key: value for key, value in nested.items() if key != "url"}}
     return _with_rest(read, rest, ("image_url",))
 
 
-def _input_image(block: Block) -> Block | None:
+def _input_image(block: _Block) -> _Block | None:
     if isinstance(block.get("file_id"), str):
         return _with_rest({"type": "image", "file_id": block["file_id"]}, block, ("file_id", "image_url"))
     return _image_url(block)
 
 
-def _input_audio(block: Block) -> Block | None:
+def _input_audio(block: _Block) -> _Block | None:
     audio = block.get("input_audio")
     if not isinstance(audio, dict) or "data" not in audio:
         return None
-    audio = cast(Block, audio)
+    audio = cast(_Block, audio)
     mime = f"audio/{audio.get('format') or 'wav'}"
     return _with_rest({"type": "audio", "base64": audio["data"], "mime_type": mime}, block, ("input_audio",))
 
 
-def _file(block: Block) -> Block | None:
+def _file(block: _Block) -> _Block | None:
     nested = block.get("file")
     if isinstance(nested, dict):
-        return _openai_file({**{k: v for k, v in block.items() if k != "file"}, **cast(Block, nested)})
+        return _openai_file({**{k: v for k, v in block.items() if k != "file"}, **cast(_Block, nested)})
     return _media(block)
 
 
-def _openai_file(block: Block) -> Block | None:
-    read: Block = {"type": "file"}
+def _openai_file(block: _Block) -> _Block | None:
+    read: _Block = {"type": "file"}
     if isinstance(block.get("file_data"), str):
         read |= _from_url(block["file_data"])
         if "url" in read:  # bare base64
@@ -236,12 +236,12 @@ def _openai_file(block: Block) -> Block | None:
     return _with_rest(read, block, ("file_data", "file_id", "file_url"))
 
 
-def _media(block: Block) -> Block | None:
+def _media(block: _Block) -> _Block | None:
     """Anthropic's `source`, the older `source_type` form, or the standard itself."""
     source = block.get("source")
     kind = block["type"]
     if isinstance(source, dict):
-        read = _from_source(cast(Block, source))
+        read = _from_source(cast(_Block, source))
         if read is None:
             return None
         target = "file" if kind == "document" else kind
@@ -266,13 +266,13 @@ def _media(block: Block) -> Block | None:
         read["mime_type"] = block["mime_type"]
     used = ("source_type", "data", "url", "text", "mime_type", "metadata")
     rest = {key: value for key, value in block.items() if key != "id" or name != "file_id"}
-    rest.update(cast(Block, block.get("metadata") or {}))
+    rest.update(cast(_Block, block.get("metadata") or {}))
     return _with_rest(read, rest, used)
 
 
-def _from_source(source: Block) -> Block | None:
+def _from_source(source: _Block) -> _Block | None:
     kind = source.get("type")
-    mime: Block = {"mime_type": source["media_type"]} if isinstance(source.get("media_type"), str) else {}
+    mime: _Block = {"mime_type": source["media_type"]} if isinstance(source.get("media_type"), str) else {}
     if kind == "base64" and isinstance(source.get("data"), str):
         return {"base64": source["data"], **mime}
     if kind == "text" and isinstance(source.get("data"), str):
@@ -284,10 +284,10 @@ def _from_source(source: Block) -> Block | None:
     return None
 
 
-def _google_media(block: Block) -> Block | None:
+def _google_media(block: _Block) -> _Block | None:
     mime = block.get("mime_type")
     kind = str(mime).partition("/")[0]
-    read: Block = {"type": kind if kind in ("image", "audio", "video") else "file"}
+    read: _Block = {"type": kind if kind in ("image", "audio", "video") else "file"}
     if isinstance(block.get("file_uri"), str):
         read["url"] = block["file_uri"]
     elif isinstance(block.get("data"), str):
@@ -299,36 +299,36 @@ def _google_media(block: Block) -> Block | None:
     return _with_rest(read, block, ("mime_type", "file_uri", "data"))
 
 
-def _tool_use(block: Block) -> Block:
+def _tool_use(block: _Block) -> _Block:
     raw = block.get("input")
     args = parse_arguments(raw if raw or "partial_json" not in block else block["partial_json"])
-    read: Block = {"type": "tool_call", "id": block.get("id"), "name": block.get("name")}
+    read: _Block = {"type": "tool_call", "id": block.get("id"), "name": block.get("name")}
     read["args"] = {} if isinstance(args, str) else args
     return _with_rest(read, block, ("id", "name", "input", "partial_json", "caller"))
 
 
-def _function_call(block: Block) -> Block:
+def _function_call(block: _Block) -> _Block:
     args = parse_arguments(block.get("arguments"))
-    read: Block = {"type": "tool_call", "id": block.get("call_id"), "name": block.get("name")}
+    read: _Block = {"type": "tool_call", "id": block.get("call_id"), "name": block.get("name")}
     read["args"] = {} if isinstance(args, str) else args
     return _with_rest(read, {k: v for k, v in block.items() if k != "id"}, ("call_id", "name", "arguments"))
 
 
-def _server_call(block: Block) -> Block:
+def _server_call(block: _Block) -> _Block:
     args = parse_arguments(block.get("input"))
-    read: Block = {"type": "server_tool_call", "id": block.get("id"), "name": block.get("name")}
+    read: _Block = {"type": "server_tool_call", "id": block.get("id"), "name": block.get("name")}
     read["args"] = {} if isinstance(args, str) else args
     return _with_rest(read, block, ("id", "name", "input", "partial_json"))
 
 
-def _server_result(block: Block) -> Block | None:
+def _server_result(block: _Block) -> _Block | None:
     if not isinstance(block.get("tool_use_id"), str):
         return None
     output = block.get("content")
     failed = block.get("is_error") or (
-        isinstance(output, dict) and str(cast(Block, output).get("type")).endswith("_error")
+        isinstance(output, dict) and str(cast(_Block, output).get("type")).endswith("_error")
     )
-    read: Block = {
+    read: _Block = {
         "type": "server_tool_result",
         "tool_call_id": block["tool_use_id"],
         "status": "error" if failed else "success",
@@ -337,7 +337,7 @@ def _server_result(block: Block) -> Block | None:
     return _with_rest({**read, "extras": {"block_type": block["type"]}}, block, ("tool_use_id", "content", "is_error"))
 
 
-_READERS: Final[dict[str, Callable[[Block], Block | None]]] = {
+_READERS: Final[dict[str, Callable[[_Block], _Block | None]]] = {
     # words
     "text": _text,
     "input_text": _text,
@@ -364,5 +364,5 @@ _READERS: Final[dict[str, Callable[[Block], Block | None]]] = {
     "server_tool_use": _server_call,
 }
 
-_UNTYPED: Final[dict[str, Callable[[Block], Block | None]]] = {"text": _untyped_text, "image_url": _image_url}
+_UNTYPED: Final[dict[str, Callable[[_Block], _Block | None]]] = {"text": _untyped_text, "image_url": _image_url}
 """Blocks without `type`, by their first key."""
