@@ -8,7 +8,7 @@ answer inside of them, so that a hook sees the result.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from loopwright.agents.answers import AnswerPlan, plan_answers
 from loopwright.agents.ending import is_malformed
@@ -78,17 +78,18 @@ class Asker:
 
     async def ask(self, task: Task, messages: list[AnyMessage]) -> Reply:
         """One reply. A malformed one is asked for once more, then it ends the run."""
-        reply = await (self._ask_through_hooks(task, messages) if self.hooks else self._ask(task, messages))
+        reply = await self._ask(task, messages)
         if is_malformed(reply.messages[0]) and task.run.budget.before_model() is None:
-            reply = await (self._ask_through_hooks(task, messages) if self.hooks else self._ask(task, messages))
+            reply = await self._ask(task, messages)
             if is_malformed(reply.messages[0]):
                 reply.messages = [*reply.messages, notice("malformed_turn", _MALFORMED, id=task.port.new_id())]
         return reply
 
-    async def _ask(self, task: Task, messages: list[AnyMessage]) -> Reply:
+    def _ask(self, task: Task, messages: list[AnyMessage]) -> Awaitable[Reply]:
+        if self.hooks:
+            return self._ask_through_hooks(task, messages)
         sent = messages if self.system is None else [self.system, *messages]
-        message = await self._call(task, self.bound, sent)
-        return self._read(task, message, messages, self.plan)
+        return self._called(task, self.bound, sent, messages, self.plan)
 
     def answered(self, turn: Turn) -> bool:
         """Whether the last turn holds an accepted structured answer."""
@@ -104,14 +105,17 @@ class Asker:
         """A last answer without tools; None if the model fails at it."""
         system = [] if self.system is None else [self.system]
         try:
-            return await self._call(task, self.model, [*system, *messages, HumanMessage(prompt)])
+            reply = await self._called(task, self.model, [*system, *messages, HumanMessage(prompt)], messages, None)
         except Exception:  # noqa: BLE001 - the run has ended with a limit already, which is what its caller must hear
             return None
+        return cast(AIMessage, reply.messages[0])
 
     # ---- one call
 
-    async def _call(self, task: Task, model: Any, sent: list[AnyMessage]) -> AIMessage:
-        """Call the model once, within the time that is left."""
+    async def _called(
+        self, task: Task, model: Any, sent: list[AnyMessage], history: list[AnyMessage], plan: AnswerPlan | None
+    ) -> Reply:
+        """Call the model once, within the time that is left, and read its reply."""
         run = task.run
         budget: Budget = run.budget
         teller = None if run.feed is None else task.chunk_teller(self.tags)
@@ -121,7 +125,7 @@ class Asker:
         message: AIMessage = await call
         if self.name is not None and message.name is None:
             message = message.model_copy(update={"name": self.name})
-        return with_call_ids(message)
+        return self._read(task, with_call_ids(message), history, plan)
 
     def _read(self, task: Task, message: AIMessage, history: list[AnyMessage], plan: AnswerPlan | None) -> Reply:
         """What the reply amounts to. Its tokens are charged here, so that retries of a hook count too."""
@@ -203,7 +207,7 @@ class Asker:
             bound = self._bind(request.model, request.tools, request.tool_choice, request.model_settings, plan)
         system = request.system_message
         sent = list(request.messages) if system is None else [system, *request.messages]
-        return self._read(task, await self._call(task, bound, sent), request.messages, plan)
+        return await self._called(task, bound, sent, request.messages, plan)
 
     def _foreign(self, response: ModelResponse[Any]) -> Reply:
         """A response that a hook has made itself."""

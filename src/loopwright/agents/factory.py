@@ -186,7 +186,7 @@ def _wire(graph: StateGraph, hooks: Hooks, asker: Asker, caller: Caller, ending:
         _chain(graph, loop, after, hooks.after_model, None)
     ways = ["tools", end, *([again] if asker.plan is not None or _jumps(hooks.after_model, "model") else [])]
     graph.branches[after[-1] if after else "model"] = [Branch(loop.after_model, ways, plain=True)]
-    if caller.any_direct or asker.plan is not None:
+    if caller.any_direct or asker.plan is not None or any(hook.prompt is None for hook in asker.hooks):
         graph.branches["tools"] = [Branch(loop.after_tools, [again, end], plain=True)]
     else:
         graph.add_edge("tools", again)

@@ -60,7 +60,7 @@ class Loop:
                 raise
             return await self.ending.stop(task, reached, self.asker)
         calls = reply.calls
-        if reply.structured is not None and not calls:
+        if reply.structured is not None:
             run.stop_reason = "structured_answer"
         if calls:
             reached = reply.reached or budget.reserve_tools(len(calls))
@@ -86,7 +86,7 @@ class Loop:
         if direct is not None:
             task.run.stop_reason, task.run.said = "return_direct", direct.text
             return self.exit
-        if self.asker.answered(turn):
+        if task.run.stop_reason == "structured_answer" or self.asker.answered(turn):
             task.run.stop_reason = "structured_answer"
             return self.exit
         return self.again
@@ -102,7 +102,7 @@ class Loop:
 
     def _end_or_again(self, task: Task, turn: Turn) -> str:
         run, last = task.run, turn.last
-        if self.asker.answered(turn):
+        if run.stop_reason == "structured_answer" or self.asker.answered(turn):
             run.stop_reason = "structured_answer"
         elif isinstance(last, AIMessage):
             run.stop_reason = run.stop_reason or last.response_metadata.get(NOTICE_KEY) or self.ending.reason(last)

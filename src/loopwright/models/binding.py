@@ -30,6 +30,8 @@ class Bound(ChatCall[Out], Generic[Out]):
     def __init__(self, bound: ChatCall[Out], kwargs: dict[str, Any], config: RunnableConfig | None = None) -> None:
         self.bound = bound
         self.kwargs = kwargs
+        self._stop: list[str] | None = kwargs.get("stop")
+        self._rest = {key: value for key, value in kwargs.items() if key != "stop"}
         self.config = config or {}
 
     def __repr__(self) -> str:
@@ -53,10 +55,8 @@ class Bound(ChatCall[Out], Generic[Out]):
         config: RunnableConfig,
         on_chunk: OnChunk | None = None,
     ) -> Out:
-        if self.kwargs:
-            kwargs = {**self.kwargs, **kwargs}
-            bound_stop = kwargs.pop("stop", None)
-            stop = bound_stop if stop is None else stop
+        kwargs = {**self._rest, **kwargs} if kwargs else self._rest
+        stop = self._stop if stop is None else stop
         if self.config:
             config = merge_configs(self.config, config)
         return await self.bound.respond(port, messages, stop=stop, kwargs=kwargs, config=config, on_chunk=on_chunk)
