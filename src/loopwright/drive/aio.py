@@ -352,7 +352,7 @@ class AioPort(Port):
         width = min(limit or count, count)
         if width == 1:
             try:
-                return [await self._caught(coroutine) for coroutine in coroutines]
+                return [await self._caught(InContext(coroutine, copy_context())) for coroutine in coroutines]
             finally:
                 for coroutine in coroutines:  # of a cancelled run, those whose turn never came
                     coroutine.close()
@@ -377,7 +377,7 @@ class AioPort(Port):
             await self._stop(list(running.values()), desk, outbox)
         return results
 
-    async def _caught(self, coroutine: Coroutine[Any, Any, T]) -> T | BaseException:
+    async def _caught(self, coroutine: Awaitable[T]) -> T | BaseException:
         """A lone task's outcome in the form of `gather`'s; cancellation is never an outcome."""
         try:
             return await coroutine

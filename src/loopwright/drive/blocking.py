@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 
 from loopwright.drive.bridge import Call, Desk, answer, awaited, drain, drain_on_loop, handler_on_loop, handler_on_thread
 from loopwright.drive.outbox import Outbox
-from loopwright.drive.steps import foreign, unwind
+from loopwright.drive.steps import InContext, foreign, unwind
 from loopwright.drive.threads import Job, start
 from loopwright.errors import RunCancelled
 from loopwright.port import PAUSE, Port, pause
@@ -156,7 +156,7 @@ class BlockingPort(Port):
         width = min(limit or count, count)
         if width == 1:
             try:
-                return [await _caught(coroutine) for coroutine in coroutines]
+                return [await _caught(InContext(coroutine, copy_context())) for coroutine in coroutines]
             finally:
                 for coroutine in coroutines:  # of a cancelled run, those whose turn never came
                     coroutine.close()
@@ -277,7 +277,7 @@ def _on_loop(coroutine: Coroutine[Any, Any, Any]) -> Job:
     return start_on_loop(coroutine)
 
 
-async def _caught(coroutine: Coroutine[Any, Any, T]) -> T | BaseException:
+async def _caught(coroutine: Awaitable[T]) -> T | BaseException:
     """A lone task's outcome in the form of `gather`'s; cancellation is never an outcome."""
     try:
         return await coroutine

@@ -148,12 +148,29 @@ def node_from(name: str, action: Any, view: View | None = None, **options: Any) 
 
 
 def _runnable_node(name: str, runnable: Any, options: dict[str, Any]) -> Node:
+    is_model = hasattr(runnable, "respond")
+
     async def call(task: Task) -> Any:
-        blocking = not hasattr(runnable, "ainvoke") or type(task.run.port).__name__ == "BlockingPort"
-        function = runnable.invoke if blocking else runnable.ainvoke
-        return await task.run.port.call(function, task.input, task.config, is_async=not blocking)
+        is_async = task.port.asynchronous and hasattr(runnable, "ainvoke")
+        function = runnable.ainvoke if is_async else runnable.invoke
+        if not is_model:
+            return await task.port.call(function, task.input, task.config, is_async=is_async)
+        key = _message_key(task)
+        messages = task.input[key] if task.arg is NO_ARG else task.input
+        return {key: [await task.port.call(function, messages, task.config, is_async=is_async)]}
 
     return Node(name, call, **options)
+
+
+def _message_key(task: Task) -> str:
+    """The key of the conversation that a model as a node takes part in."""
+    keys = task.run.graph.message_keys
+    if len(keys) != 1:
+        raise UsageError(
+            f"Node {task.name!r} is a model, which needs a state with one key of messages (MessagesState has it); this one "
+            f"has {len(keys)}. Put a function around it: lambda state: {{…: model.invoke(state[…])}}."
+        )
+    return next(iter(keys))
 
 
 _BY_NAME: dict[str, Injector] = {
