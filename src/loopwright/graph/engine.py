@@ -248,8 +248,14 @@ class Run:
         after, changed = fold(graph.channels, before, [(task.name, task.writes) for task in due], graph.ephemeral)
         self.state = after
         self.step += 1
+        targets: list[str | Send] = []
         try:
-            self.tasks = await self._route(due)
+            for task in due:
+                targets += task.goto
+                targets += task.node.edges
+                for branch in task.node.branches:
+                    targets += branch.decide(task, after) if branch.plain else await branch.choose(task, after)
+            self.tasks = self._next_tasks(targets, due)
         except BaseException:
             self.state, self.arrived = before, arrived
             self.step -= 1
@@ -258,15 +264,8 @@ class Run:
             self.ran = [task.name for task in due]
             self.unsaved |= changed
 
-    async def _route(self, done: Iterable[Task]) -> list[Task]:
+    def _next_tasks(self, targets: list[str | Send], done: Sequence[Task]) -> list[Task]:
         """Tasks of the next step: nodes in the order of their names, then sends in the order they were made."""
-        targets: list[str | Send] = []
-        for task in done:
-            node = task.node
-            targets += task.goto
-            targets += node.edges
-            for branch in node.branches:
-                targets += branch.decide(task, self.state) if branch.plain else await branch.choose(task, self.state)
         if self.graph.joins:
             targets += self._joined(done)
         nodes = self.graph.nodes
