@@ -27,7 +27,7 @@ def run_blocking(core: Core) -> tuple[list[Any], Any]:
 def stream_blocking(core: Core) -> tuple[list[Any], Any]:
     outbox, result = Outbox(), []
     coroutine = _keeping(core, BlockingPort(outbox, root=True), outbox, result)
-    return list(blocking.stream(coroutine, outbox, contextvars.copy_context())), result[0]
+    return list(blocking.stream(lambda: coroutine, outbox, contextvars.copy_context())), result[0]
 
 
 def run_aio(core: Core) -> tuple[list[Any], Any]:

@@ -24,7 +24,7 @@ Core = Callable[[Port, Outbox], Coroutine[Any, Any, Any]]
 
 def streaming(core: Core) -> Any:
     outbox = Outbox()
-    return blocking.stream(core(BlockingPort(outbox, root=True), outbox), outbox, contextvars.copy_context())
+    return blocking.stream(lambda: core(BlockingPort(outbox, root=True), outbox), outbox, contextvars.copy_context())
 
 
 def astreaming(core: Core) -> AioStream:
@@ -362,3 +362,14 @@ def test_a_job_keeps_its_error() -> None:
     job.finish(None, KeyError("x"))
     with pytest.raises(KeyError):
         job.outcome()
+
+
+def test_a_stream_that_is_never_read_leaves_nothing_behind() -> None:
+    """Not even the warning of a coroutine that was never awaited."""
+    streaming(lambda port, outbox: count_up(port, outbox, [], []))
+
+    async def main() -> None:
+        astreaming(lambda port, outbox: count_up(port, outbox, [], []))
+
+    asyncio.run(main())
+    gc.collect()

@@ -56,8 +56,12 @@ def _within(context: Context, coroutine: Coroutine[Any, Any, Any]) -> Callable[[
     return lambda value: enter(send, value)
 
 
-def stream(coroutine: Coroutine[Any, Any, Any], outbox: Outbox, context: Context) -> Iterator[Any]:
-    """Run a core coroutine and yield what it puts into `outbox`, each item before it goes on."""
+def stream(make: Callable[[], Coroutine[Any, Any, Any]], outbox: Outbox, context: Context) -> Iterator[Any]:
+    """Run a core coroutine and yield what it puts into `outbox`, each item before it goes on.
+
+    The coroutine is made when the first item is asked for: a stream that nobody reads leaves nothing behind.
+    """
+    coroutine = make()
     items, take = outbox.items, outbox.items.popleft
     enter, send = context.run, coroutine.send
     failure: BaseException | None = None

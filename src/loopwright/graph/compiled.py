@@ -152,7 +152,7 @@ class CompiledStateGraph:
         """
         feed = self._feed(stream_mode, print_mode, subgraphs=subgraphs, version=version)
         run = self._run(BlockingPort(feed.outbox, root=True), feed, config, context, durability)
-        return blocking.stream(run.execute(input), feed.outbox, copy_context())
+        return blocking.stream(lambda: run.execute(input), feed.outbox, copy_context())
 
     def astream(
         self,

@@ -25,7 +25,7 @@ class UpdateChunk(dict[str, Any]):
     __slots__ = ()
 
     def __iter__(self) -> Iterator[str]:
-        frame = sys._getframe(1)
+        frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
         code, at = frame.f_code.co_code, frame.f_lasti
         if len(self) == 1 and code[at] == _UNPACK and code[at + 1] == 2:
             raise TypeError(

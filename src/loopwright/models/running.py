@@ -59,8 +59,8 @@ def stream(make: MakeStream) -> Iterator[Any]:
 
 def _blocking_pieces(make: MakeStream) -> Iterator[Any]:
     outbox = Outbox()
-    coroutine = make(BlockingPort(outbox, root=True), outbox.put)
-    yield from blocking.stream(coroutine, outbox, copy_context())
+    port = BlockingPort(outbox, root=True)
+    return blocking.stream(lambda: make(port, outbox.put), outbox, copy_context())
 
 
 def _paced(pieces: Iterator[Any], outer: Outbox) -> Iterator[Any]:
