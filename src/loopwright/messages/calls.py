@@ -62,7 +62,7 @@ def _decode(text: str) -> Any:
     """JSON that models write: raw line breaks inside strings pass, an object said twice counts once."""
     try:
         return _strict.decode(text)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, msgspec.MsgspecError):
         pass
     read = _lenient().raw_decode
     try:
