@@ -43,7 +43,7 @@ EXPECTED: dict[str, dict[str, str]] = {
     "loop/input_string": {"invoke": STRING_INPUT},
     "loop/no_tools_but_model_calls_one": {"invoke": NO_TOOLS, "model_calls": NO_TOOLS},
     "loop/one_of_two_tools_raises": {"invoke": TOOL_RAISES, "state": TOOL_RAISES},
-    "loop/pending_tool_calls_in_input": {"invoke": OPEN_CALLS},
+    "loop/pending_tool_calls_in_input": {"sent": OPEN_CALLS, "invoke": OPEN_CALLS},
     "loop/recursion_limit_default": {"messages": ENDLESS},
     "loop/tool_exception_default": {"invoke": TOOL_RAISES},
     "loop/tool_raises": {"invoke": TOOL_RAISES, "model_calls": TOOL_RAISES},

@@ -16,7 +16,7 @@ from loopwright.agents.limits import Budget, Reached
 from loopwright.agents.middleware.decorators import with_prompt
 from loopwright.agents.middleware.hooks import Hook, normalize_model_result
 from loopwright.agents.middleware.types import ModelRequest, ModelResponse
-from loopwright.agents.stop import notice
+from loopwright.agents.stop import is_notice, notice
 from loopwright.graph.types import Command
 from loopwright.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from loopwright.messages.pairing import with_call_ids
@@ -97,7 +97,7 @@ class Asker:
         if plan is None or turn.reply is None:
             return False
         if not turn.calls:
-            return turn.last is turn.reply and plan.kwargs != {}
+            return turn.last is turn.reply and plan.kwargs != {} and not is_notice(turn.reply)
         accepted = {r.tool_call_id for r in turn.results if r.status != "error"}
         return any(call["name"] in plan.schemas and call["id"] in accepted for call in turn.calls if plan.tools)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from loopwright.agents.limits import Reached
+from loopwright.agents.middleware.checks import is_async_callable
 from loopwright.agents.stop import NOTICE_KEY, notice
 from loopwright.errors import UsageError
 from loopwright.graph.events import LimitReached
@@ -51,7 +52,10 @@ class Ending:
             raise reached.error()
         last = await self._last_words(task, reached, asker, before)
         run.stop_reason = reached.limit
-        return {"messages": [*before, last]}
+        if reply is None:
+            return {"messages": [last]}
+        reply.messages = [*before, last]
+        return reply.update
 
     async def _last_words(self, task: Task, reached: Reached, asker: Asker, before: list[AnyMessage]) -> AIMessage:
         said: Any = None
@@ -60,7 +64,8 @@ class Ending:
                 task, [*task.input["messages"], *before], _ANSWER_NOW.format(sentence=reached.sentence)
             )
         elif callable(self.on_limit):
-            said = await task.port.call(self.on_limit, reached, task.run.handed(task.input), is_async=False)
+            is_async = is_async_callable(self.on_limit)
+            said = await task.port.call(self.on_limit, reached, task.run.handed(task.input), is_async=is_async)
         if isinstance(said, str) and said:
             said = AIMessage(said)
         if isinstance(said, AIMessage) and not said.tool_calls and not said.invalid_tool_calls and said.text:

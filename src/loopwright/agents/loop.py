@@ -102,10 +102,12 @@ class Loop:
 
     def _end_or_again(self, task: Task, turn: Turn) -> str:
         run, last = task.run, turn.last
-        if run.stop_reason == "structured_answer" or self.asker.answered(turn):
+        if run.stop_reason is not None:
+            return self.exit
+        if self.asker.answered(turn):
             run.stop_reason = "structured_answer"
         elif isinstance(last, AIMessage):
-            run.stop_reason = run.stop_reason or last.response_metadata.get(NOTICE_KEY) or self.ending.reason(last)
+            run.stop_reason = last.response_metadata.get(NOTICE_KEY) or self.ending.reason(last)
         elif turn.results or (isinstance(last, HumanMessage) and is_reminder(last)):
             return self.again
         return self.exit
