@@ -28,8 +28,8 @@ from loopwright.checkpoint.base import NO_ARG, BaseCheckpointSaver, Pending, Rec
 from loopwright.errors import EmptyInputError, GraphRecursionError, InvalidUpdateError, LoopwrightError, ParentCommand, UsageError
 from loopwright.graph.chains import heard_run, heard_task
 from loopwright.graph.events import Event, MessageChunk, RunFinished, RunStarted, TaskFinished, TaskStarted
-from loopwright.graph.nodes import Node
-from loopwright.graph.saved import ERROR_KEY, JOINS_KEY, RAN_KEY, Ended, ended_in, joined, saved_form
+from loopwright.graph.nodes import from_outside
+from loopwright.graph.saved import ERROR_KEY, JOINS_KEY, RAN_KEY, ended_in, joined, saved_form
 from loopwright.graph.state import fold
 from loopwright.graph.task import Task
 from loopwright.graph.telling import tell_checkpoint, tell_end, tell_messages, tell_start, tell_step
@@ -305,15 +305,22 @@ class Run:
 
     # ---- beginning and leaving
 
-    async def _begin(self, given: Any) -> None:
+    async def open(self) -> tuple[Record | None, Record | None]:
+        """Read the thread: its head, and the checkpoint to go on from, which becomes the state of this run."""
         head = record = await self.load(None)
         wanted = self.checkpoint_id
         if wanted is not None and (head is None or head.id != wanted):
             record = await self.load(wanted)
             if record is None:
-                raise UsageError(f"Thread {self.thread_id!r} has no checkpoint {wanted!r}; see agent.get_state_history(config).")
+                raise UsageError(
+                    f"Thread {self.thread_id!r} has no checkpoint {wanted!r}; see agent.get_state_history(config)."
+                )
         if record is not None:
             self.take(record)
+        return head, record
+
+    async def _begin(self, given: Any) -> None:
+        head, record = await self.open()
         command = cast("Command[Any]", given) if isinstance(given, Command) else None
         resumes = given is None or command is not None
         # Before the claim: a wrong call must not take the thread from the run that has it.
@@ -387,8 +394,9 @@ class Run:
 
     async def _resume(self, record: Record, *, is_head: bool, command: Command[Any] | None) -> Record | None:
         """No input: go on where the thread stopped, running only what has not ended."""
-        ended = ended_in(record) if is_head else {}
-        self.tasks = [self._revived(pending, ended.get(pending.id), keep_id=is_head) for pending in record.pending]
+        if command is not None and command.goto and is_head:
+            self.settle(record)
+        self.revive(record, is_head=is_head)
         if command is not None:
             return await self._redirect(command)
         if is_head:
@@ -396,17 +404,26 @@ class Run:
         self.step += 1
         return await self.save("fork")
 
-    def _revived(self, pending: Pending, ended: Ended | None, *, keep_id: bool) -> Task:
-        """A task of the saved step; one that had ended is not run again."""
-        node = self.graph.start if pending.name == START else self.graph.nodes[pending.name]
-        task = self.make_task(node, pending.path, pending.arg, pending.id if keep_id else None)
-        if ended is not None:
-            task.done, task.writes, task.goto = True, ended.writes, ended.goto
-        return task
+    def revive(self, record: Record, *, is_head: bool) -> None:
+        """Plan the saved step again. At the head, tasks that had ended stay so; of an old step, only its input does."""
+        ended = ended_in(record)
+        self.tasks = []
+        for pending in record.pending:
+            node = self.graph.start if pending.name == START else self.graph.nodes.get(pending.name)
+            if node is None:
+                names = ", ".join(map(repr, self.graph.nodes))
+                raise UsageError(
+                    f"Thread {self.thread_id!r} waits for node {pending.name!r}, which this graph does not have (it has "
+                    f"{names}). Go on with the graph that made it, or say what runs next: update_state(…, as_node=…)."
+                )
+            task = self.make_task(node, pending.path, pending.arg, pending.id if is_head else None)
+            if pending.id in ended and (is_head or pending.name == START):
+                task.done, (_, task.writes, task.goto) = True, ended[pending.id]
+            self.tasks.append(task)
 
     async def _redirect(self, command: Command[Any]) -> Record | None:
         """The caller changes the state, or where the thread goes on, from outside."""
-        task = self.make_task(Node(START, _runs_nothing), (START,), NO_ARG)
+        task = self.make_task(from_outside(), (START,), NO_ARG)
         _, task.writes, task.goto = writes_of(command, START)
         kept = self.tasks
         await self.commit([task])
@@ -561,7 +578,3 @@ def _raise_first(outcomes: Sequence[Any]) -> None:
             raise error
     for error in errors:
         raise error
-
-
-async def _runs_nothing(_: Task) -> None:
-    """The node of an update from outside."""

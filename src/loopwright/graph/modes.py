@@ -219,7 +219,8 @@ class Feed:
         """How to show the tokens of one model call. Where the `messages` view is all that is read of them, that view is
         made and the fact behind it is not."""
         rows = self._rows.get(MessageChunk, ())
-        if self._above is not None or len(rows) != 1 or not self._bare or len(path) > self._base:
+        lone = self._bare and self._modes == {"messages"}
+        if self._above is not None or len(rows) != 1 or not lone or len(path) > self._base:
             return lambda chunk: self.emit(MessageChunk(next(self.seq), path, chunk, metadata))
         outbox, append = self.outbox, self.outbox.items.append
 

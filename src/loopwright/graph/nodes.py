@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from loopwright.checkpoint.record import NO_ARG
 from loopwright.errors import UsageError
-from loopwright.graph.types import END, RetryPolicy, Send
+from loopwright.graph.types import END, START, RetryPolicy, Send
 
 if TYPE_CHECKING:
     from loopwright.graph.task import Task
 
-__all__ = ["Branch", "Node", "is_coroutine_function", "node_from"]
+__all__ = ["Branch", "Node", "from_outside", "is_coroutine_function", "node_from"]
 
 Run = Callable[["Task"], Awaitable[Any]]
 View = Callable[[dict[str, Any]], Any]
@@ -55,6 +55,14 @@ class Node:
         """Path of a task that an edge has led to."""
         self.edges: tuple[str, ...] = ()
         self.branches: tuple[Branch, ...] = ()
+
+
+def from_outside() -> Node:
+    """The node of what is written from outside: it runs nothing and leads nowhere."""
+    return Node(START, _runs_nothing)
+
+
+async def _runs_nothing(_: Task) -> None: ...
 
 
 class Branch:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 from loopwright.checkpoint.base import BaseCheckpointSaver, Record, require_thread_id
 from loopwright.errors import InvalidUpdateError, UsageError
 from loopwright.graph.engine import Run
-from loopwright.graph.saved import RAN_KEY, ended_in, errors_in, joined
+from loopwright.graph.nodes import Node, from_outside
+from loopwright.graph.saved import ended_in, errors_in, joined
 from loopwright.graph.types import END, START, PregelTask, StateSnapshot
 from loopwright.graph.writes import writes_of
 from loopwright.scope import RunnableConfig, merge_configs
@@ -97,25 +98,23 @@ async def update_state(
     """Save a checkpoint in which node `as_node` has returned `values`; returns the config that reads it."""
     saver, merged = _saver_of(graph, config)
     run = Run(graph, port, merged, saver=saver, run_id=port.new_id())
-    head = await run.load(None)
-    record = head if run.checkpoint_id is None else await run.load(run.checkpoint_id)
-    run.claim = await run.ask(saver.claim, run.thread_id, head, run.run_id)
+    head, record = await run.open()
     if record is None:
-        run.state, run.step = graph.empty_state(), -2
-        run.unsaved = set(run.state)
-    else:
-        run.state, run.step, run.checkpoint_id = dict(record.values), record.step, record.id
+        run.take(None)
     if values is None and as_node is None:
-        run.tasks = [run.make_task(graph.nodes[p.name], p.path, p.arg) for p in record.pending] if record else []
+        if record is not None:
+            run.revive(record, is_head=record is head)
         run.step += 1
+        run.claim = await run.ask(saver.claim, run.thread_id, head, run.run_id)
         await run.save("fork")
         return _saved(run)
-    node = _speaker(graph, record, as_node)
+    if record is not None and record is head:
+        run.settle(record)
+    node = _speaker(graph, run.ran, as_node)
     task = run.make_task(node, (node.name,), None)
     _, task.writes, task.goto = writes_of(values, node.name)
+    run.claim = await run.ask(saver.claim, run.thread_id, head, run.run_id)
     await run.commit([task])
-    if as_node == END:
-        run.tasks = []
     await run.save("update")
     return _saved(run)
 
@@ -125,23 +124,21 @@ def _saved(run: Run) -> RunnableConfig:
     return cast(RunnableConfig, {"configurable": place})
 
 
-def _speaker(graph: CompiledStateGraph, record: Record | None, as_node: str | None) -> Any:
-    """The node that the update speaks for."""
-    if as_node in (START, "__input__", END):
+def _speaker(graph: CompiledStateGraph, ran: list[str], as_node: str | None) -> Node:
+    """The node that the update speaks for: the one that is named, else the one that ran last."""
+    if as_node == END:
+        return from_outside()
+    if as_node in (START, "__input__"):
         return graph.start
     if as_node is not None:
         if as_node not in graph.nodes:
-            raise InvalidUpdateError(f"as_node={as_node!r} is no node; the nodes are {', '.join(map(repr, graph.nodes))}.")
+            names = ", ".join(map(repr, graph.nodes))
+            raise InvalidUpdateError(f"as_node={as_node!r} is no node; the nodes are {names}.")
         return graph.nodes[as_node]
-    names: set[str] = set() if record is None else set(cast("list[str]", record.values.get(RAN_KEY, [START])))
-    if record is None:
-        if len(graph.nodes) == 1:
-            return next(iter(graph.nodes.values()))
-        return graph.start
+    names = sorted(set(ran))
     if len(names) == 1:
-        name = names.pop()
-        return graph.start if name == START else graph.nodes.get(name, graph.start)
+        return graph.nodes.get(names[0], graph.start)
     raise InvalidUpdateError(
-        f"Several nodes ran last ({', '.join(sorted(names))}): say whose update this is, "
-        f"update_state(config, values, as_node={sorted(names)[0]!r})."
+        f"Several nodes ran last ({', '.join(names)}): say whose update this is, "
+        f"update_state(config, values, as_node={names[0]!r})."
     )

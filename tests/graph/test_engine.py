@@ -1,0 +1,628 @@
+"""Runs: how they end, what survives a failure, and who may write to a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from loopwright.callbacks import BaseCallbackHandler
+from loopwright.checkpoint.memory import InMemorySaver
+from loopwright.errors import (
+    EmptyInputError,
+    GraphRecursionError,
+    InvalidUpdateError,
+    RunCancelled,
+    ThreadConflictError,
+    UnstorableError,
+    UsageError,
+)
+from loopwright.graph import END, START, StateGraph
+from loopwright.graph.types import Command, RetryPolicy, Send
+from loopwright.testing import ManualClock
+from tests.graph.worlds import Log, World, both_worlds, chain, thread
+
+
+class Once:
+    """A node or question that fails the first time."""
+
+    def __init__(self, answer: Any, error: BaseException | None = None) -> None:
+        self.answer, self.error, self.runs = answer, error or ConnectionError("down"), 0
+
+    def __call__(self, state: Any) -> Any:
+        self.runs += 1
+        if self.runs == 1:
+            raise self.error
+        return self.answer
+
+
+class Counted:
+    """A node that counts its runs."""
+
+    def __init__(self, answer: Any = None) -> None:
+        self.answer, self.runs = answer, 0
+
+    def __call__(self, state: Any) -> Any:
+        self.runs += 1
+        return self.answer
+
+
+def side_by_side(**nodes: Callable[..., Any]) -> StateGraph:
+    builder = StateGraph(Log)
+    for name, node in nodes.items():
+        builder.add_node(name, node).add_edge(START, name)
+    return builder
+
+
+# --- limits and errors ----------------------------------------------------------
+
+
+def endless() -> StateGraph:
+    return chain("a", "b").add_edge("b", "a")
+
+
+@both_worlds
+@pytest.mark.parametrize("limit", [1, 2, 9, 10, 11])
+def test_B107_the_recursion_limit_is_exact(world: World, limit):
+    """Always the same error, after exactly so many steps, with the state so far, and the thread can go on."""
+    graph = endless().compile(checkpointer=InMemorySaver())
+    with pytest.raises(GraphRecursionError, match=f"recursion_limit={limit}\\)") as caught:
+        world.invoke(graph, {"log": []}, {**thread(), "recursion_limit": limit})
+    expected = ["a", "b", "a", "b", "a", "b", "a", "b", "a", "b", "a"][:limit]
+    assert caught.value.state == {"log": expected}
+    assert world.state(graph, thread()).values == {"log": expected}
+    with pytest.raises(GraphRecursionError) as caught:
+        world.invoke(graph, None, {**thread(), "recursion_limit": 1})
+    assert caught.value.state == {"log": [*expected, "a" if limit % 2 == 0 else "b"]}
+
+
+@both_worlds
+def test_finding_that_nothing_is_left_takes_a_step_too(world: World):
+    """As LangGraph counts: a graph of three nodes needs a limit of four."""
+    graph = chain("a", "b", "c").compile()
+    assert world.invoke(graph, {"log": []}, {"recursion_limit": 4}) == {"log": ["a", "b", "c"]}
+    with pytest.raises(GraphRecursionError):
+        world.invoke(graph, {"log": []}, {"recursion_limit": 3})
+
+
+@both_worlds
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_recursion_limit_that_allows_nothing(world: World, limit):
+    with pytest.raises(UsageError, match=f"recursion_limit={limit} allows no step at all"):
+        world.invoke(endless().compile(), {"log": []}, {"recursion_limit": limit})
+
+
+@both_worlds
+def test_a_recursion_limit_of_the_graphs_own(world: World):
+    graph = endless().compile().with_config(recursion_limit=3)
+    with pytest.raises(GraphRecursionError, match="3 steps"):
+        world.invoke(graph, {"log": []})
+    with pytest.raises(GraphRecursionError, match="5 steps"):
+        world.invoke(graph, {"log": []}, {"recursion_limit": 5})
+
+
+@both_worlds
+def test_an_error_carries_the_state_so_far(world: World):
+    """What finished siblings wrote is a part of it."""
+    graph = side_by_side(a=Counted({"log": ["a"]}), b=Once(None), c=Counted({"log": ["c"]})).compile()
+    with pytest.raises(ConnectionError, match="down") as caught:
+        world.invoke(graph, {"log": ["in"]})
+    assert caught.value.state == {"log": ["in", "a", "c"]}  # type: ignore
+
+
+@both_worlds
+def test_an_error_that_has_a_state_of_its_own_keeps_it(world: World):
+    class Stateful(Exception):  # noqa: N818
+        state = "mine"
+
+    class Sealed(Exception):  # noqa: N818
+        __slots__ = ()
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            raise AttributeError(name)
+
+    with pytest.raises(Stateful) as caught:
+        world.invoke(chain(("a", Once(None, Stateful()))).compile(), {"log": []})
+    assert caught.value.state == "mine"
+    with pytest.raises(Sealed):
+        world.invoke(chain(("a", Once(None, Sealed()))).compile(), {"log": []})
+
+
+@both_worlds
+def test_of_several_errors_the_first_in_the_plan_is_raised(world: World):
+    """Whichever came first: `b` waits until `c` has failed."""
+    failed = threading.Event()
+
+    def late(state: Any) -> None:
+        assert failed.wait(5)
+        raise KeyError("b")
+
+    def early(state: Any) -> None:
+        failed.set()
+        raise ValueError("c")
+
+    with pytest.raises(KeyError, match="b"):
+        world.invoke(side_by_side(a=Counted(), b=late, c=early).compile(), {"log": []})
+
+
+@both_worlds
+def test_control_flow_goes_before_errors(world: World):
+    graph = side_by_side(a=Once(None), b=lambda state: Command(graph=Command.PARENT, goto="x")).compile()
+    with pytest.raises(InvalidUpdateError, match="there is no graph around it"):
+        world.invoke(graph, {"log": []})
+
+
+@both_worlds
+def test_B49_the_callers_config_and_input_are_left_as_they_are(world: World):
+    base = {"metadata": {"k": "v"}, "tags": ["t"], "configurable": {"user": "ann"}}
+    given = {"log": ["in"]}
+    saver = InMemorySaver()
+    graph = chain("a").compile(checkpointer=saver)
+    for name in ("1", "2"):
+        world.invoke(graph, given, {**base, "configurable": {**base["configurable"], "thread_id": name}})
+    assert base == {"metadata": {"k": "v"}, "tags": ["t"], "configurable": {"user": "ann"}}
+    assert given == {"log": ["in"]}
+    for name in ("1", "2"):
+        state = world.state(graph, thread(name))
+        assert (state.metadata["k"], state.metadata["user"]) == ("v", "ann")
+        assert "thread_id" not in state.metadata
+
+
+# --- going on after a failure ---------------------------------------------------
+
+
+@both_worlds
+def test_turns_of_a_thread_go_on_and_threads_never_mix(world: World):
+    graph = chain("a").compile(checkpointer=InMemorySaver())
+    assert world.invoke(graph, {"log": [1]}, thread("x")) == {"log": [1, "a"]}
+    assert world.invoke(graph, {"log": [2]}, thread("y")) == {"log": [2, "a"]}
+    assert world.invoke(graph, {"log": [3]}, thread("x")) == {"log": [1, "a", 3, "a"]}
+
+
+@both_worlds
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.parametrize("silent", [False, True], ids=["writes", "writes nothing"])
+def test_B11_only_what_had_not_ended_runs_again(world: World, durability, silent):
+    """A finished sibling is not run twice, whether it wrote something or not, and where it said to go counts."""
+    good = Counted(Command(goto="c") if silent else Command(update={"log": ["good"]}, goto="c"))
+    bad, after = Once({"log": ["bad"]}), Counted({"log": ["after"]})
+    graph = side_by_side(good=good, bad=bad).add_node("c", after).compile(checkpointer=InMemorySaver())
+    with pytest.raises(ConnectionError):
+        world.invoke(graph, {"log": []}, thread(), durability=durability)
+    assert world.state(graph, thread()).next == ("bad",)
+    expected = ["bad", "after"] if silent else ["bad", "good", "after"]
+    assert world.invoke(graph, None, thread(), durability=durability) == {"log": expected}
+    assert (good.runs, bad.runs, after.runs) == (1, 2, 1)
+
+
+@both_worlds
+def test_a_node_that_wrote_nothing_is_not_run_again(world: World):
+    quiet, bad = Counted(), Once({"log": ["bad"]})
+    graph = side_by_side(quiet=quiet, bad=bad).compile(checkpointer=InMemorySaver())
+    with pytest.raises(ConnectionError):
+        world.invoke(graph, {"log": []}, thread())
+    assert world.invoke(graph, None, thread()) == {"log": ["bad"]}
+    assert quiet.runs == 1
+
+
+@both_worlds
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+def test_B42_a_routing_that_failed_is_done_again(world: World, durability):
+    """The node before it is not: what it wrote is on record."""
+    work, route, sink = Counted({"log": ["work"]}), Once("sink"), Counted({"log": ["sink"]})
+    builder = StateGraph(Log).add_node("work", work).add_node("sink", sink).add_edge(START, "work")
+    graph = builder.add_conditional_edges("work", route).compile(checkpointer=InMemorySaver())
+    with pytest.raises(ConnectionError) as caught:
+        world.invoke(graph, {"log": ["in"]}, thread(), durability=durability)
+    assert caught.value.state == {"log": ["in", "work"]}  # type: ignore
+    assert world.state(graph, thread()).values == {"log": ["in", "work"]}
+    assert world.invoke(graph, None, thread()) == {"log": ["in", "work", "sink"]}
+    assert (work.runs, route.runs, sink.runs) == (1, 2, 1)
+
+
+@both_worlds
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+def test_B42_the_first_routing_keeps_the_input(world: World, durability):
+    builder = StateGraph(Log).add_node("a", Counted({"log": ["a"]}))
+    builder.set_conditional_entry_point(Once("a"))
+    graph = builder.compile(checkpointer=InMemorySaver())
+    with pytest.raises(ConnectionError):
+        world.invoke(graph, {"log": ["in"]}, thread(), durability=durability)
+    if durability == "exit":  # nothing had begun: nothing is kept
+        with pytest.raises(EmptyInputError):
+            world.invoke(graph, None, thread())
+    else:
+        assert world.invoke(graph, None, thread()) == {"log": ["in", "a"]}
+
+
+@both_worlds
+def test_a_resumed_send_has_its_argument_and_its_place(world: World):
+    runs: list[Any] = []
+
+    def work(arg: Any) -> dict[str, Any]:
+        runs.append(arg)
+        if arg == 2 and runs.count(2) == 1:
+            raise ConnectionError("down")
+        return {"log": [arg]}
+
+    builder = StateGraph(Log).add_node("work", work)
+    builder.add_conditional_edges(START, lambda state: [Send("work", n) for n in (1, 2, 3)], ["work"])
+    graph = builder.compile(checkpointer=InMemorySaver())
+    with pytest.raises(ConnectionError):
+        world.invoke(graph, {"log": []}, thread())
+    assert world.invoke(graph, None, thread()) == {"log": [1, 2, 3]}
+    assert sorted(runs) == [1, 2, 2, 3]
+
+
+@both_worlds
+def test_a_join_survives_a_failure(world: World):
+    """`d` has seen `a` end two steps before the failure."""
+    builder = StateGraph(Log).add_node("a", Counted({"log": ["a"]})).add_node("b", Counted({"log": ["b"]}))
+    builder.add_node("b2", Once({"log": ["b2"]})).add_node("d", Counted({"log": ["d"]}))
+    builder.add_edge(START, "a").add_edge(START, "b").add_edge("b", "b2").add_edge(["a", "b2"], "d")
+    graph = builder.compile(checkpointer=InMemorySaver())
+    with pytest.raises(ConnectionError):
+        world.invoke(graph, {"log": []}, thread())
+    assert world.invoke(graph, None, thread()) == {"log": ["a", "b", "b2", "d"]}
+
+
+@both_worlds
+def test_new_input_after_a_failure_keeps_what_had_finished(world: World):
+    """The failed step is given up; what its finished tasks wrote was said and stays said."""
+    graph = side_by_side(good=Counted({"log": ["good"]}), bad=Once({"log": ["bad"]})).compile(checkpointer=InMemorySaver())
+    with pytest.raises(ConnectionError):
+        world.invoke(graph, {"log": [1]}, thread())
+    assert world.state(graph, thread()).values == {"log": [1, "good"]}
+    assert world.invoke(graph, {"log": [2]}, thread()) == {"log": [1, "good", 2, "bad", "good"]}
+
+
+@both_worlds
+def test_a_thread_whose_step_cannot_be_joined_can_go_on(world: World):
+    """Two nodes write one plain key: an error each time it is tried, and no reading of the thread fails for it."""
+
+    class State(Log):
+        x: int
+
+    builder = StateGraph(State).add_node("a", lambda state: {"x": 1}).add_node("b", lambda state: {"x": 2})
+    builder.add_conditional_edges(START, lambda state: ["a", "b"] if len(state["log"]) == 1 else "a")
+    graph = builder.compile(checkpointer=InMemorySaver())
+    for given in ({"log": [1]}, None):
+        with pytest.raises(InvalidUpdateError, match="'x' was written twice") as caught:
+            world.invoke(graph, given, thread())
+        assert caught.value.state == {"log": [1]}
+        assert world.state(graph, thread()).values == {"log": [1]}
+    assert world.invoke(graph, {"log": [2]}, thread()) == {"log": [1, 2], "x": 1}
+
+
+@both_worlds
+def test_a_finished_thread_has_nothing_left_to_do(world: World):
+    node = Counted({"log": ["a"]})
+    graph = chain(("a", node)).compile(checkpointer=InMemorySaver())
+    world.invoke(graph, {"log": []}, thread())
+    assert world.invoke(graph, None, thread()) == {"log": ["a"]}
+    assert node.runs == 1
+
+
+@both_worlds
+@pytest.mark.parametrize("given", [None, Command(goto="a")])
+def test_nothing_to_go_on_with(world: World, given):
+    with pytest.raises(EmptyInputError, match="this graph has no checkpointer. Give it an input"):
+        world.invoke(chain("a").compile(), given)
+    with pytest.raises(EmptyInputError, match="this thread has no checkpoint yet"):
+        world.invoke(chain("a").compile(checkpointer=InMemorySaver()), given, thread())
+
+
+@both_worlds
+def test_an_answer_that_nobody_asked_for(world: World):
+    graph = chain("a").compile(checkpointer=InMemorySaver())
+    world.invoke(graph, {"log": []}, thread())
+    with pytest.raises(UsageError, match=r"Command\(resume=…\) answers a paused run, and thread '1' is not paused"):
+        world.invoke(graph, Command(resume="yes"), thread())
+
+
+@both_worlds
+def test_a_command_from_outside_changes_the_state_and_the_way(world: World):
+    graph = chain("a", "b", "c").compile(checkpointer=InMemorySaver())
+    world.invoke(graph, {"log": []}, thread())
+    assert world.invoke(graph, Command(update={"log": ["x"]}, goto="b"), thread()) == {"log": ["a", "b", "c", "x", "b", "c"]}
+
+
+@both_worlds
+def test_a_command_that_only_changes_the_state_goes_on_as_planned(world: World):
+    """The tasks that are due see the change; those that have ended are not run again, also after a second failure."""
+    seen: list[Any] = []
+
+    def look(state: Any) -> Any:
+        seen.append(list(state["log"]))
+        if len(seen) < 3:
+            raise ConnectionError("down")
+        return {"log": ["bad"]}
+
+    good = Counted({"log": ["good"]})
+    graph = side_by_side(good=good, bad=look).compile(checkpointer=InMemorySaver())
+    with pytest.raises(ConnectionError):
+        world.invoke(graph, {"log": [1]}, thread())
+    with pytest.raises(ConnectionError):
+        world.invoke(graph, Command(update={"log": [2]}), thread())
+    assert world.invoke(graph, None, thread()) == {"log": [1, 2, "bad", "good"]}
+    assert (seen, good.runs) == ([[1], [1, 2], [1, 2]], 1)
+
+
+# --- who may write --------------------------------------------------------------
+
+
+@both_worlds
+def test_B126_a_missing_thread_id_is_said_before_anything_runs(world: World):
+    node = Counted()
+    graph = chain(("a", node)).compile(checkpointer=InMemorySaver())
+    for config in (None, {}, {"configurable": {}}, thread(""), {"configurable": {"thread_id": 1}}):
+        with pytest.raises(UsageError, match="thread_id"):
+            world.invoke(graph, {"log": []}, config)
+        with pytest.raises(UsageError, match="thread_id"):
+            world.stream(graph, {"log": []}, config)
+    assert node.runs == 0
+
+
+class Gate:
+    """A node that says when it runs and waits until it may end."""
+
+    def __init__(self) -> None:
+        self.inside, self.may_end, self.runs = threading.Event(), threading.Event(), 0
+
+    def __call__(self, state: Any) -> dict[str, Any]:
+        self.runs += 1
+        self.inside.set()
+        assert self.may_end.wait(5)
+        return {"log": ["gate"]}
+
+
+def test_of_two_runs_that_begin_on_one_state_one_wins():
+    """The other one gets the error and has run nothing."""
+
+    class Meeting(InMemorySaver):
+        """Both runs have read the thread before either claims it."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.meet = threading.Barrier(2, timeout=5)
+
+        def claim(self, *args: Any) -> int:
+            if self.meet.parties == 2 and threading.current_thread() is not threading.main_thread():
+                self.meet.wait()
+            return super().claim(*args)
+
+    node = Counted({"log": ["a"]})
+    graph = chain(("a", node)).compile(checkpointer=Meeting())
+    graph.invoke({"log": []}, thread())
+    outcomes: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcomes.append(graph.invoke({"log": []}, thread()))
+        except ThreadConflictError as error:
+            outcomes.append(error)
+
+    runners = [threading.Thread(target=run) for _ in range(2)]
+    for runner in runners:
+        runner.start()
+    for runner in runners:
+        runner.join()
+    errors = [outcome for outcome in outcomes if isinstance(outcome, ThreadConflictError)]
+    assert len(errors) == 1
+    assert "was changed by another run" in str(errors[0])
+    assert node.runs == 2
+    assert graph.get_state(thread()).values == {"log": ["a", "a"]}
+
+
+def test_a_run_that_was_overtaken_saves_nothing_more():
+    """The second run takes the thread while the first is under way; the first one fails when it comes to save."""
+    gate = Gate()
+    graph = chain(("a", gate)).compile(checkpointer=InMemorySaver())
+    outcome: list[Any] = []
+
+    def first() -> None:
+        with pytest.raises(ThreadConflictError) as caught:
+            graph.invoke({"log": ["first"]}, thread())
+        outcome.append(str(caught.value))
+
+    runner = threading.Thread(target=first)
+    runner.start()
+    assert gate.inside.wait(5)
+    graph.update_state(thread(), {"log": ["second"]}, as_node="a")
+    gate.may_end.set()
+    runner.join()
+    assert "was taken over by another run" in outcome[0]
+    assert graph.get_state(thread()).values == {"log": ["first", "second"]}
+
+
+@pytest.mark.parametrize("wrong", ["hi", Command(resume=1)])
+def test_a_wrong_call_takes_no_thread_from_its_run(wrong):
+    gate = Gate()
+    graph = chain(("a", gate)).compile(checkpointer=InMemorySaver())
+    results: list[Any] = []
+    runner = threading.Thread(target=lambda: results.append(graph.invoke({"log": []}, thread())))
+    runner.start()
+    assert gate.inside.wait(5)
+    with pytest.raises(UsageError):
+        graph.invoke(wrong, thread())
+    gate.may_end.set()
+    runner.join()
+    assert results == [{"log": ["gate"]}]
+
+
+@both_worlds
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+def test_what_cannot_be_stored_is_said(world: World, durability):
+    graph = chain(("a", lambda state: {"log": [threading.Lock()]}), "b").compile(checkpointer=InMemorySaver())
+    with pytest.raises(UnstorableError, match=r'state\["log"\]\[0\]') as caught:
+        world.invoke(graph, {"log": []}, thread(), durability=durability)
+    notes = getattr(caught.value, "__notes__", [])
+    assert bool(notes) == (durability == "exit")
+
+
+@both_worlds
+def test_keys_of_the_engines_own_are_seen_by_nobody(world: World):
+    seen: list[Any] = []
+
+    def look(state: Any, config: Any) -> dict[str, Any]:
+        seen.append(sorted(state))
+        return {"log": ["x"]}
+
+    builder = StateGraph(Log)
+    for name in ("a", "b", "c", "d"):
+        builder.add_node(name, look)
+    builder.add_edge(START, "a").add_edge(START, "b").add_edge("b", "c").add_edge(["a", "c"], "d")
+    builder.add_conditional_edges("d", lambda state: seen.append(sorted(state)) or END)
+    graph = builder.compile(checkpointer=InMemorySaver())
+    shown = world.stream(graph, {"log": []}, thread(), stream_mode=["values", "checkpoints", "tasks", "debug", "events"])
+    world.invoke(graph, {"log": []}, thread())
+    assert seen == [["log"]] * 10
+    text = repr([chunk for _, chunk in shown]) + repr(world.history(graph, thread()))
+    assert "__ran__" not in text
+    assert "__joins__" not in text
+
+
+# --- leaving --------------------------------------------------------------------
+
+
+def test_cancelling_a_task_stops_the_run_and_keeps_what_was_done():
+    """Under asyncio: the caller's own cancellation comes out, the coroutine node was cancelled, and the thread goes on."""
+    inside, cleaned = asyncio.Event(), []
+
+    async def slow(state: Any) -> Any:
+        if len(state["log"]) > 1:
+            return {"log": ["slow"]}
+        inside.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.append(True)
+
+    builder = chain("a", ("slow", slow))
+    graph = builder.compile(checkpointer=InMemorySaver())
+
+    async def main() -> None:
+        task = asyncio.create_task(graph.ainvoke({"log": []}, thread()))
+        await inside.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert cleaned == [True]
+    state = graph.get_state(thread())
+    assert (state.values, state.next) == ({"log": ["a"]}, ("slow",))
+    graph.update_state(thread(), {"log": ["more"]}, as_node="a")
+    assert asyncio.run(graph.ainvoke(None, thread())) == {"log": ["a", "more", "slow"]}
+
+
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+def test_interrupting_the_program_leaves_a_thread_that_goes_on(durability):
+    first = Once({"log": ["b"]}, KeyboardInterrupt())
+    graph = chain("a", ("b", first)).compile(checkpointer=InMemorySaver())
+    with pytest.raises(KeyboardInterrupt):
+        graph.invoke({"log": []}, thread(), durability=durability)
+    assert graph.get_state(thread()).next == ("b",)
+    assert graph.invoke(None, thread()) == {"log": ["a", "b"]}
+
+
+def test_B139_cancelling_at_any_moment_gives_the_callers_own_cancellation():
+    """Cancelled after any number of the loop's turns, a run ends cleanly or with `CancelledError`, and nothing else."""
+
+    async def step(state: Any) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        return {"log": [1]}
+
+    builder = StateGraph(Log).add_node("a", step).add_node("b", step).add_node("c", step)
+    builder.add_edge(START, "a").add_edge(START, "b").add_edge("a", "c").add_edge("b", "c")
+    graph = builder.compile(checkpointer=InMemorySaver())
+
+    async def main(turns: int, name: str, *, streamed: bool) -> str:
+        async def read() -> None:
+            if streamed:
+                async for _ in graph.astream({"log": []}, thread(name)):
+                    await asyncio.sleep(0)
+            else:
+                await graph.ainvoke({"log": []}, thread(name))
+
+        task = asyncio.create_task(read())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        try:
+            await task
+        except asyncio.CancelledError:
+            return "cancelled"
+        return "done"
+
+    for streamed in (False, True):
+        outcomes = [asyncio.run(main(turns, f"{turns}{streamed}", streamed=streamed)) for turns in range(40)]
+        assert set(outcomes) == {"cancelled", "done"}
+        assert outcomes == sorted(outcomes)
+        for turns in range(40):
+            config = thread(f"{turns}{streamed}")
+            begun = graph.get_state(config).created_at is not None
+            assert graph.invoke(None if begun else {"log": []}, config) == {"log": [1, 1, 1]}
+
+
+@both_worlds
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_leaving_a_stream_early_leaves_a_thread_that_goes_on(world: World, count):
+    """After any chunk: nodes that have ended are on record, and the next call runs the rest."""
+    nodes = [Counted({"log": [n]}) for n in range(3)]
+    graph = chain(*((f"n{n}", node) for n, node in enumerate(nodes))).compile(checkpointer=InMemorySaver())
+    world.first(graph, {"log": []}, thread(), stream_mode=["values", "updates"], count=count)
+    assert world.invoke(graph, None, thread()) == {"log": [0, 1, 2]}
+    assert [node.runs for node in nodes] == [1, 1, 1]
+
+
+@both_worlds
+def test_B74_a_stream_that_was_read_to_its_end_is_on_record(world: World):
+    class Slow(InMemorySaver):
+        """A saver that is called off the loop's thread."""
+
+        instant = False
+
+    graph = chain("a", "b").compile(checkpointer=Slow())
+    world.stream(graph, {"log": []}, thread())
+    state = world.state(graph, thread())
+    assert (state.values, state.next) == ({"log": ["a", "b"]}, ())
+    assert [s.metadata["step"] for s in world.history(graph, thread())] == [2, 1, 0, -1]
+
+
+# --- what is heard --------------------------------------------------------------
+
+
+@both_worlds
+def test_callbacks_hear_of_the_run_and_of_each_node(world: World):
+    """Nodes are chains inside the graph's; a failed try is heard of as well."""
+    heard: list[Any] = []
+
+    class Handler(BaseCallbackHandler):
+        def on_chain_start(self, serialized: Any, inputs: Any, *, parent_run_id: Any = None, **kwargs: Any) -> None:
+            heard.append(("start", kwargs["name"], parent_run_id is None))
+
+        def on_chain_end(self, outputs: Any, **kwargs: Any) -> None:
+            heard.append(("end", outputs))
+
+        def on_chain_error(self, error: BaseException, **kwargs: Any) -> None:
+            heard.append(("error", repr(error)))
+
+    builder = StateGraph(Log).add_node("a", Once({"log": ["a"]}), retry_policy=RetryPolicy(jitter=False)).add_edge(START, "a")
+    with ManualClock():
+        world.invoke(builder.compile(name="graph"), {"log": []}, {"callbacks": [Handler()]})
+    assert heard == [
+        ("start", "graph", True),
+        ("start", "a", False),
+        ("error", "ConnectionError('down')"),
+        ("start", "a", False),
+        ("end", {"log": ["a"]}),
+        ("end", {"log": ["a"]}),
+    ]
+    heard.clear()
+    with pytest.raises(RunCancelled):
+        world.invoke(chain(("a", Once(None, RunCancelled()))).compile(), {"log": []}, {"callbacks": [Handler()], "run_name": "mine"})
+    assert heard == [("start", "mine", True), ("start", "a", False), ("error", "RunCancelled()"), ("error", "RunCancelled()")]
