@@ -81,6 +81,8 @@ class CompiledStateGraph:
         self.config = config
         self.ephemeral = tuple(k for k, c in parts.channels.items() if c.ephemeral)
         self.message_keys = frozenset(k for k, c in parts.channels.items() if c.reducer is add_messages)
+        self.renew: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+        """What of the state a new turn of a thread begins with in another form: returns the keys to replace."""
         self.repair: Callable[[dict[str, Any]], dict[str, Any]] | None = None
         """Mends what a broken-off run left in a state: returns the keys to replace, `{}` when nothing is wrong."""
 
@@ -192,7 +194,7 @@ class CompiledStateGraph:
         scope = current_scope.get()
         parent = scope if isinstance(scope, Task) else None
         own = merge_configs(self.config, config)
-        path: tuple[str, ...] = ()
+        asked, path = feed, ()
         if parent is not None:
             own = merge_configs(_inherited(parent.run.config), own)
             path = (*parent.run.path, f"{parent.name}:{parent.id}")
@@ -202,7 +204,7 @@ class CompiledStateGraph:
             saver = None  # a nested run is kept by the run around it
         if saver is not None:
             require_thread_id(own, saver)
-        if feed is not None and saver is None and feed.only_checkpoints():
+        if asked is not None and saver is None and asked.only_checkpoints():
             raise UsageError('stream_mode="checkpoints" needs a checkpointer: create_agent(..., checkpointer=InMemorySaver()).')
         if durability is not None and durability not in _DURABILITIES:
             raise UsageError(f"durability={durability!r} does not exist; use one of {', '.join(map(repr, _DURABILITIES))}.")

@@ -32,7 +32,7 @@ from loopwright.graph.nodes import from_outside
 from loopwright.graph.saved import ERROR_KEY, JOINS_KEY, RAN_KEY, ended_in, joined, saved_form
 from loopwright.graph.state import fold
 from loopwright.graph.task import Task
-from loopwright.graph.telling import tell_checkpoint, tell_end, tell_messages, tell_start, tell_step
+from loopwright.graph.telling import name_messages, tell_checkpoint, tell_end, tell_messages, tell_start, tell_step
 from loopwright.graph.types import END, START, Command, RetryPolicy, Send
 from loopwright.graph.writes import writes_of
 from loopwright.ids import new_ordered_id
@@ -143,8 +143,7 @@ class Run:
 
     def emit(self, kind: type[Event], *fields: Any) -> None:
         """Make a fact that somebody wants and show it."""
-        feed = cast("Feed", self.feed)
-        feed.emit(kind(next(feed.seq), self.path, *fields))
+        cast("Feed", self.feed).tell(kind, self.path, *fields)
 
     def first_sight(self, message_id: str | None) -> bool:
         """Whether a message has not been shown to the reader yet."""
@@ -169,6 +168,11 @@ class Run:
                 if not self.tasks:
                     break
                 await self.superstep()
+            if self._repair(self.graph.repair):
+                self.step += 1
+                saved = await self.save("loop")
+                if self.feed is not None:
+                    await tell_step(self, saved, changed=True)
             if self.durability == "exit":
                 await self.save("loop", at_exit=True)
         except BaseException as error:
@@ -216,6 +220,8 @@ class Run:
             if self.wants(TaskFinished):
                 tell_end(self, task, repr(error))
             raise
+        if self.feed is not None:
+            name_messages(self, task)
         task.done = True
         if self.saver is not None:
             await self._save_writes(task, saved_form(task.writes, task.goto))
@@ -368,6 +374,7 @@ class Run:
             if is_head:
                 self.settle(record)
             self._repair(self.graph.repair)
+            self._repair(self.graph.renew)
         start = self.make_task(self.graph.start, (START,), NO_ARG)
         start.writes, start.done = writes, True
         self.tasks = [start]

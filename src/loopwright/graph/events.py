@@ -15,6 +15,7 @@ __all__ = [
     "AnyEvent",
     "CheckpointSaved",
     "CustomEmitted",
+    "DueTask",
     "Event",
     "LimitReached",
     "MessageAdded",
@@ -108,6 +109,14 @@ class StepCommitted(Event, frozen=True, tag="step_committed"):
     interrupts: tuple[Any, ...]
 
 
+class DueTask(Struct, frozen=True):
+    """A task that runs when the thread goes on."""
+
+    id: str
+    name: str
+    interrupts: tuple[Any, ...] = ()
+
+
 class CheckpointSaved(Event, frozen=True, tag="checkpoint_saved"):
     step: int
     config: dict[str, Any]
@@ -115,7 +124,7 @@ class CheckpointSaved(Event, frozen=True, tag="checkpoint_saved"):
     values: dict[str, Any]
     metadata: dict[str, Any]
     next: tuple[str, ...]
-    tasks: tuple[dict[str, Any], ...]
+    tasks: tuple[DueTask, ...]
     time: float
 
 

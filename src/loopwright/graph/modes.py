@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
+from threading import RLock
 from typing import Any, Final
 
 from loopwright.drive.outbox import Outbox
@@ -78,7 +79,7 @@ def _checkpoint(event: CheckpointSaved) -> dict[str, Any]:
         "values": event.values,
         "metadata": event.metadata,
         "next": list(event.next),
-        "tasks": list(event.tasks),
+        "tasks": [{"id": t.id, "name": t.name, "interrupts": t.interrupts, "state": None} for t in event.tasks],
     }
 
 
@@ -147,7 +148,20 @@ def check_modes(modes: str | Sequence[str]) -> tuple[list[str], bool]:
 class Feed:
     """The facts of one tree of runs on their way to one reader."""
 
-    __slots__ = ("_above", "_modes", "_bare", "_base", "_rows", "_shown", "outbox", "seq", "subgraphs", "tokens", "wanted")
+    __slots__ = (
+        "_above",
+        "_bare",
+        "_base",
+        "_modes",
+        "_rows",
+        "_shown",
+        "lock",
+        "outbox",
+        "seq",
+        "subgraphs",
+        "tokens",
+        "wanted",
+    )
 
     def __init__(
         self,
@@ -161,6 +175,8 @@ class Feed:
     ) -> None:
         self.outbox = outbox
         self.seq = itertools.count(1)
+        self.lock = RLock()
+        """Held while a fact is numbered and shown: parallel tasks tell theirs from several threads."""
         self.subgraphs = subgraphs
         self._modes = frozenset(modes)
         self._above: Feed | None = None
@@ -188,7 +204,7 @@ class Feed:
         """This feed for a nested run that has a reader of its own; the reader of the tree goes on reading too."""
         self._above, self._base = above, len(path)
         if above is not None:
-            self.seq = above.seq
+            self.seq, self.lock = above.seq, above.lock
             self.wanted |= above.wanted
         return self
 
@@ -202,6 +218,11 @@ class Feed:
         if rows is not None and (len(path) == self._base or any(deep for _, _, deep in rows)):
             return True
         return self._above is not None and self._above.wants(kind, path)
+
+    def tell(self, kind: type[Event], path: tuple[str, ...], *fields: Any) -> None:
+        """Make a fact and show it."""
+        with self.lock:
+            self.emit(kind(next(self.seq), path, *fields))
 
     def emit(self, event: Event) -> None:
         """Show one fact."""
@@ -221,7 +242,7 @@ class Feed:
         rows = self._rows.get(MessageChunk, ())
         lone = self._bare and self._modes == {"messages"}
         if self._above is not None or len(rows) != 1 or not lone or len(path) > self._base:
-            return lambda chunk: self.emit(MessageChunk(next(self.seq), path, chunk, metadata))
+            return lambda chunk: self.tell(MessageChunk, path, chunk, metadata)
         outbox, append = self.outbox, self.outbox.items.append
 
         def tell(chunk: Any) -> None:

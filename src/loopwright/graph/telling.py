@@ -8,13 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from loopwright.checkpoint.record import NO_ARG, Record
-from loopwright.graph.events import CheckpointSaved, MessageAdded, StepCommitted, TaskFinished, TaskStarted
+from loopwright.graph.events import CheckpointSaved, DueTask, MessageAdded, StepCommitted, TaskFinished, TaskStarted
+from loopwright.graph.types import Overwrite
+from loopwright.messages import BaseMessage, RemoveMessage
+from loopwright.messages.history import messages_with_ids
 
 if TYPE_CHECKING:
     from loopwright.graph.engine import Run
     from loopwright.graph.task import Task
 
-__all__ = ["tell_checkpoint", "tell_end", "tell_messages", "tell_start", "tell_step"]
+__all__ = ["name_messages", "tell_checkpoint", "tell_end", "tell_messages", "tell_start", "tell_step"]
 
 
 def tell_start(run: Run, task: Task) -> None:
@@ -33,10 +36,24 @@ def tell_messages(run: Run, task: Task) -> None:
         return
     for key, value in task.writes:
         if key in run.graph.message_keys:
-            messages = cast("list[Any]", value if isinstance(value, list) else [value])
-            for message in messages:
-                if getattr(message, "id", None) is not None and run.first_sight(message.id):
+            messages = value.value if isinstance(value, Overwrite) else value
+            for message in cast("list[Any]", messages if isinstance(messages, list) else [messages]):
+                known = getattr(message, "id", None) is not None and not isinstance(message, RemoveMessage)
+                if known and run.first_sight(message.id):
                     run.emit(MessageAdded, message, task.metadata)
+
+
+def name_messages(run: Run, task: Task) -> None:
+    """Messages of a task's update get their ids before they are shown, so that what is kept has the same ones."""
+    writes = cast("list[tuple[str, Any]]", task.writes)
+    for at, (key, value) in enumerate(writes):
+        if key not in run.graph.message_keys or isinstance(value, Overwrite):
+            continue
+        messages: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
+        if any(not isinstance(message, BaseMessage) or message.id is None for message in messages):
+            writes[at] = key, (named := messages_with_ids(value))
+            if isinstance(task.update, dict):
+                task.update = {**cast("dict[str, Any]", task.update), key: named}
 
 
 async def tell_step(run: Run, saved: Record | None, *, changed: bool) -> None:
@@ -52,7 +69,7 @@ def tell_checkpoint(run: Run, record: Record | None) -> None:
         return
     config = {"thread_id": record.thread_id, "checkpoint_ns": record.ns}
     parent = None if record.parent_id is None else {"configurable": {**config, "checkpoint_id": record.parent_id}}
-    tasks = tuple({"id": p.id, "name": p.name, "interrupts": (), "state": None} for p in record.pending)
+    tasks = tuple(DueTask(pending.id, pending.name) for pending in record.pending)
     run.emit(
         CheckpointSaved,
         record.step,
