@@ -200,7 +200,7 @@ class CompiledStateGraph:
             path = (*parent.run.path, f"{parent.name}:{parent.id}")
             feed = parent.run.feed if feed is None else feed.below(parent.run.feed, path)
         saver = self.checkpointer
-        if saver is not None and parent is not None and not _names_thread(config):
+        if saver is not None and parent is not None and not _names_own_thread(config, saver, parent):
             saver = None  # a nested run is kept by the run around it
         if saver is not None:
             require_thread_id(own, saver)
@@ -384,8 +384,15 @@ def _inherited(config: RunnableConfig) -> RunnableConfig:
     return cast(RunnableConfig, kept)
 
 
-def _names_thread(config: RunnableConfig | None) -> bool:
-    return bool(config and (config.get("configurable") or {}).get("thread_id"))
+def _names_own_thread(config: RunnableConfig | None, saver: BaseCheckpointSaver, parent: Task) -> bool:
+    """Whether a nested call names a thread, other than the one it runs on, in a config that is not just handed on."""
+    place = (config.get("configurable") or {}) if config else {}
+    if not place.get("thread_id") or place.get("checkpoint_ns") == parent.namespace:
+        return False
+    run = parent.run
+    while run.saver is None and run.parent is not None:
+        run = run.parent.run
+    return saver is not run.saver or place["thread_id"] != run.thread_id
 
 
 def _is_instantiable(schema: type[Any]) -> bool:

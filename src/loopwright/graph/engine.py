@@ -107,7 +107,7 @@ class Run:
         self.context, self.store, self.saver, self.durability = context, store, saver, durability
         self.run_id = run_id
         self.thread_id: str | None = configurable.get("thread_id")
-        self.namespace = str(configurable.get("checkpoint_ns") or "") if not path else "|".join(path)
+        self.namespace = str(configurable.get("checkpoint_ns") or "")
         self.metadata = _metadata_of(config)
         self.tokens = feed is not None and feed.wants(MessageChunk, path)
         self.budget: Any = None
@@ -116,7 +116,7 @@ class Run:
         self.state: dict[str, Any] = {}
         self.step = 0
         self.tasks: list[Task] = []
-        self.checkpoint_id: str | None = configurable.get("checkpoint_id")
+        self.checkpoint_id: str | None = None if saver is None else configurable.get("checkpoint_id")
         self.parent_checkpoint_id: str | None = None
         self.claim: int | None = None
         self.stop_reason: str | None = None

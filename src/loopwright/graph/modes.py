@@ -240,7 +240,7 @@ class Feed:
         """How to show the tokens of one model call. Where the `messages` view is all that is read of them, that view is
         made and the fact behind it is not."""
         rows = self._rows.get(MessageChunk, ())
-        lone = self._bare and self._modes == {"messages"}
+        lone = self._bare and self._modes == frozenset(("messages",))
         if self._above is not None or len(rows) != 1 or not lone or len(path) > self._base:
             return lambda chunk: self.tell(MessageChunk, path, chunk, metadata)
         outbox, append = self.outbox, self.outbox.items.append
