@@ -20,8 +20,9 @@ from loopwright.errors import (
     UnstorableError,
     UsageError,
 )
-from loopwright.graph import END, START, StateGraph
-from loopwright.graph.types import Command, RetryPolicy, Send
+from loopwright.graph import END, START, MessagesState, StateGraph
+from loopwright.graph.types import Command, Overwrite, RetryPolicy, Send
+from loopwright.messages import AIMessage, RemoveMessage
 from loopwright.testing import ManualClock
 from tests.graph.worlds import Log, World, both_worlds, chain, thread
 
@@ -626,3 +627,107 @@ def test_callbacks_hear_of_the_run_and_of_each_node(world: World):
     with pytest.raises(RunCancelled):
         world.invoke(chain(("a", Once(None, RunCancelled()))).compile(), {"log": []}, {"callbacks": [Handler()], "run_name": "mine"})
     assert heard == [("start", "mine", True), ("start", "a", False), ("error", "RunCancelled()"), ("error", "RunCancelled()")]
+
+
+# --- mending --------------------------------------------------------------------
+
+
+def closing(state: dict[str, Any]) -> dict[str, Any]:
+    """A stand-in for a history's rule: what was opened is closed."""
+    log = state.get("log", [])
+    return {"log": [*log, "close"]} if log and log[-1] == "open" else {}
+
+
+def mending(*nodes: Any) -> Any:
+    graph = chain(*nodes).compile(checkpointer=InMemorySaver())
+    graph.repair = closing
+    return graph
+
+
+@both_worlds
+def test_a_run_that_ends_leaves_a_mended_state(world: World):
+    graph = mending(("a", lambda state: {"log": ["open"]}))
+    assert world.invoke(graph, {"log": []}, thread()) == {"log": ["open", "close"]}
+    assert world.state(graph, thread()).values == {"log": ["open", "close"]}
+    shown = world.stream(graph, {"log": []}, thread("2"), stream_mode=["values", "checkpoints"])
+    assert [chunk["log"] if mode == "values" else chunk["values"]["log"] for mode, chunk in shown][-2:] == [["open", "close"]] * 2
+
+
+@both_worlds
+def test_a_new_turn_begins_with_a_mended_state(world: World):
+    """What was broken off is closed before the new input; what the input itself leaves open, before the first node."""
+    seen: list[Any] = []
+    graph = mending(("a", lambda state: seen.append(list(state["log"]))))
+    world.update(graph, thread(), {"log": ["open"]}, as_node="a")
+    world.invoke(graph, {"log": [1, "open"]}, thread())
+    assert seen == [["open", "close", 1, "open", "close"]]
+
+
+@both_worlds
+def test_a_new_turn_may_begin_with_a_state_in_another_form(world: World):
+    graph = chain("a").compile(checkpointer=InMemorySaver())
+    graph.renew = lambda state: {"log": state["log"][-1:]}
+    for _ in range(3):
+        result = world.invoke(graph, {"log": [1]}, thread())
+    assert result == {"log": ["a", 1, "a"]}
+
+
+@both_worlds
+def test_an_error_carries_the_mended_state(world: World):
+    graph = mending(("a", lambda state: {"log": ["open"]}), ("b", Once(None)))
+    with pytest.raises(ConnectionError) as caught:
+        world.invoke(graph, {"log": []}, thread())
+    assert caught.value.state == {"log": ["open", "close"]}  # type: ignore
+
+
+@pytest.mark.parametrize("open_", [True, False])
+def test_an_interrupted_run_is_mended_and_kept(open_):
+    """Where there is something to mend, the step that was interrupted is given up; else it can go on."""
+    graph = mending(("a", lambda state: {"log": ["open"] if open_ else []}), ("b", Once({"log": ["b"]}, KeyboardInterrupt())))
+    with pytest.raises(KeyboardInterrupt):
+        graph.invoke({"log": []}, thread())
+    state = graph.get_state(thread())
+    assert (state.values["log"], state.next) == ((["open", "close"], ()) if open_ else ([], ("b",)))
+    assert graph.invoke({"log": [1]}, thread())["log"][-1] == "b"
+
+
+@both_worlds
+def test_a_sent_argument_is_not_replaced_when_the_state_is(world: World):
+    """A command from outside changes the state; what was sent stays what it was."""
+    runs: list[Any] = []
+
+    def work(arg: Any) -> dict[str, Any]:
+        runs.append(arg)
+        if len(runs) == 1:
+            raise ConnectionError("down")
+        return {"log": [arg]}
+
+    builder = StateGraph(Log).add_node("work", work)
+    builder.add_conditional_edges(START, lambda state: [Send("work", "sent")], ["work"])
+    graph = builder.compile(checkpointer=InMemorySaver())
+    with pytest.raises(ConnectionError):
+        world.invoke(graph, {"log": []}, thread())
+    assert world.invoke(graph, Command(update={"log": [1]}), thread()) == {"log": [1, "sent"]}
+    assert runs == ["sent", "sent"]
+
+
+@both_worlds
+def test_messages_given_to_a_node_are_its_own(world: World):
+    """A node that changes the list it was given changes no state; `Overwrite` and removals are shown as what they leave."""
+
+    def spoil(state: Any) -> dict[str, Any]:
+        state["messages"].clear()
+        return {"messages": Overwrite([AIMessage("new", id="n")])}
+
+    def drop(state: Any) -> dict[str, Any]:
+        return {"messages": [RemoveMessage(id="n"), AIMessage("last", id="l")], "log": ["x"]}
+
+    class State(MessagesState, Log):
+        pass
+
+    graph = chain("quiet", ("spoil", spoil), ("drop", drop), state=State).compile()
+    assert world.invoke(graph, {"messages": "hi", "log": []})["messages"] == [AIMessage("last", id="l")]
+    shown = world.stream(graph, {"messages": "hi", "log": []}, stream_mode="messages")
+    assert [message.id for message, _ in shown] == ["n", "l"]
+    (first, *_) = world.stream(graph, {"messages": "hi", "log": []}, stream_mode="values")
+    assert [message.text for message in first["messages"]] == ["hi"]

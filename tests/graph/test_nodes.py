@@ -13,10 +13,11 @@ import pytest
 from loopwright.config import get_config, get_store, get_stream_writer
 from loopwright.errors import ModelTimeoutError, UsageError
 from loopwright.graph import START, MessagesState, StateGraph
-from loopwright.graph.nodes import is_coroutine_function
+from loopwright.graph.nodes import Branch, is_coroutine_function
 from loopwright.graph.runtime import Runtime, get_runtime
+from loopwright.graph.task import Task
 from loopwright.graph.types import Command, RetryPolicy, Send
-from loopwright.messages import AIMessage, HumanMessage
+from loopwright.messages import AIMessage, AIMessageChunk, HumanMessage
 from loopwright.scope import RunnableConfig
 from loopwright.testing import ManualClock, ScriptedModel, say
 from tests.graph.worlds import Asyncio, Log, World, both_worlds, chain
@@ -83,6 +84,10 @@ def test_a_function_without_a_signature_is_given_the_state():
     graph = chain(("a", seen.append)).compile()
     graph.invoke({"log": []})
     assert seen == [{"log": []}]
+
+
+def test_a_builtin_that_hides_its_signature_is_given_the_state():
+    assert chain(("a", dict)).compile().invoke({"log": [1]}) == {"log": [1, 1]}
 
 
 def test_a_function_that_takes_no_state():
@@ -274,6 +279,60 @@ def test_tags_and_metadata_of_a_model_call_are_told_with_its_tokens(world: World
     config = {"tags": ["run"], "metadata": {"r": 2}}
     _, meta = world.stream(graph, {"messages": "hi"}, config, stream_mode="messages")[0]
     assert (meta["tags"], meta["k"], meta["r"]) == (["run", "mine"], 1, 2)
+
+
+# --- nodes of our own -----------------------------------------------------------
+
+
+class Own:
+    """A node that works on the task itself, as those of an agent do."""
+
+    def __init__(self, *tags: str) -> None:
+        self.tags = tags
+        self.told: list[bool] = []
+
+    async def run_node(self, task: Task) -> Any:
+        tell = task.chunk_teller(self.tags)
+        self.told.append(tell is not None)
+        for word in ("a", "b"):
+            if tell is not None:
+                tell(AIMessageChunk(word, id="m"))
+                await task.port.pause()
+        assert task.runtime is task.runtime
+        return {"messages": [AIMessage("ab", id="m")]}
+
+
+@both_worlds
+@pytest.mark.parametrize("modes", ["messages", ["messages"], ["messages", "values"], ["messages", "events"]])
+def test_a_node_of_our_own_tells_its_tokens(world: World, modes):
+    own = Own("mine")
+    graph = chain(("own", own), state=MessagesState).compile()
+    shown = world.stream(graph, {"messages": "hi"}, stream_mode=modes)
+    pairs = shown if modes == "messages" else [chunk for mode, chunk in shown if mode == "messages"]
+    assert [(token.text, meta["langgraph_node"], meta["tags"]) for token, meta in pairs] == [
+        ("a", "own", ["mine"]),
+        ("b", "own", ["mine"]),
+    ]
+    outer = chain(("outer", graph), state=MessagesState).compile()
+    deep = world.stream(outer, {"messages": "hi"}, stream_mode="messages", subgraphs=True)
+    assert [token.text for _, (token, _) in deep] == ["a", "b"]
+    assert own.told == [True, True]
+
+
+@both_worlds
+def test_a_node_of_our_own_has_nobody_to_tell(world: World):
+    own, quiet = Own(), Own("nostream")
+    for node, mode in ((own, "updates"), (own, "values"), (quiet, "messages")):
+        world.stream(chain(("own", node), state=MessagesState).compile(), {"messages": "hi"}, stream_mode=mode)
+    assert (own.told, quiet.told) == ([False, False], [False])
+
+
+@both_worlds
+def test_a_question_of_our_own_is_asked_as_it_is(world: World):
+    """It gets the task and the state, and may answer with a list."""
+    builder = chain("a", "b").add_node("c", lambda state: {"log": ["c"]})
+    builder.branches["a"] = [Branch(lambda task, state: [task.name, "c"][len(state["log"]) :], ["a", "b", "c"], plain=True)]
+    assert world.invoke(builder.compile(), {"log": []}) == {"log": ["a", "b", "c"]}
 
 
 # --- trying again ---------------------------------------------------------------

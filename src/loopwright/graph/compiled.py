@@ -356,7 +356,7 @@ class CompiledStateGraph:
         """Nodes and edges, to look at or to draw; `xray` opens nested graphs."""
         from loopwright.graph.shape import graph_of
 
-        return graph_of(self, xray=int(xray))
+        return graph_of(self, xray=xray)
 
     def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """The same graph with a config of its own, under the one of each call."""

@@ -92,9 +92,7 @@ class Branch:
         return answer if answer.__class__ is list else [answer]
 
     async def choose(self, task: Task, state: Mapping[str, Any]) -> list[str | Send]:
-        """Node names and sends. Raises `UsageError` for an answer that means neither."""
-        if self.plain:
-            return self.decide(task, state)
+        """The answer of a user's function: node names and sends. Raises `UsageError` for one that means neither."""
         given = {name: inject(task) for name, inject in self._given}
         answer = await task.run.port.call(self.path, task.run.shaped(cast("dict[str, Any]", state)), is_async=self.is_async, **given)
         answers = list(cast("list[Any]", answer)) if isinstance(answer, (list, tuple)) else [answer]

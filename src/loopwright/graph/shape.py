@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 __all__ = ["graph_of"]
 
 
-def graph_of(graph: CompiledStateGraph, *, xray: int = 0) -> Graph:
-    """Nodes in the order they were declared. A branch that does not say where it leads may lead anywhere."""
+def graph_of(graph: CompiledStateGraph, *, xray: int | bool = False) -> Graph:
+    """Nodes in the order they were declared. A branch that does not say where it leads may lead anywhere.
+
+    `xray` opens nested graphs: True all of them, a number so many levels.
+    """
     picture = Graph()
     picture.add_node(START)
     for node in graph.nodes.values():
@@ -32,7 +35,7 @@ def graph_of(graph: CompiledStateGraph, *, xray: int = 0) -> Graph:
     if xray:
         for node in list(graph.nodes.values()):
             if hasattr(node.subgraph, "parts"):
-                _open(picture, node.name, graph_of(node.subgraph, xray=xray - 1 if xray > 1 else xray))
+                _open(picture, node.name, graph_of(node.subgraph, xray=xray if xray is True else xray - 1))
     return picture
 
 
