@@ -1,4 +1,4 @@
-"""Blocking calls where an event loop runs: they hold it up, as any blocking call does, and never wait for each other."""
+"""Blocking calls where an event loop runs: they hold it up, as any such call does, and never wait for each other."""
 
 from __future__ import annotations
 

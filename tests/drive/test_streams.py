@@ -102,7 +102,7 @@ def test_aio_break_whose_cleanup_waits_is_finished_by_the_loop() -> None:
     async def main() -> None:
         async for _ in astreaming(core):
             break
-        while not done:
+        while not done:  # noqa: ASYNC110 - it is the turns of the loop that are waited for
             await asyncio.sleep(0)
 
     asyncio.run(main())
@@ -165,7 +165,7 @@ def test_aio_consumer_cancelled_cancels_the_run() -> None:
                 pass
 
         task = asyncio.create_task(read())
-        while not started.is_set():
+        while not started.is_set():  # noqa: ASYNC110 - the event is one of threads
             await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -193,7 +193,7 @@ def test_error_comes_after_what_was_emitted_before_it() -> None:
         got = []
         with pytest.raises(ValueError, match="then"):
             async for item in astreaming(core):
-                got.append(item)
+                got.append(item)  # noqa: PERF401 - the items before the error are to be kept
         return got
 
     assert asyncio.run(main()) == ["first"]
@@ -239,7 +239,7 @@ def test_a_nested_run_hands_each_item_over_before_it_goes_on(kind: str) -> None:
     async def main() -> None:
         async def core(port: Port, outbox: Outbox) -> None:
             if kind == "thread":
-                nested = lambda: blocking.run(inner(BlockingPort(outbox), outbox), outbox)  # noqa: E731
+                nested = lambda: blocking.run(inner(BlockingPort(outbox), outbox), outbox)
                 await port.call(nested, is_async=False)
             else:
                 await port.call(lambda: aio.run(inner(AioPort(outbox), outbox), outbox), is_async=True)
@@ -290,7 +290,7 @@ def test_a_reader_that_leaves_ends_what_runs_below() -> None:
     async def main() -> None:
         async for _ in astreaming(core):
             break
-        while not told.is_set():
+        while not told.is_set():  # noqa: ASYNC110 - the event is one of threads
             await asyncio.sleep(0)
 
     asyncio.run(main())

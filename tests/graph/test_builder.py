@@ -22,7 +22,7 @@ def word(name: str):
 
 
 def test_a_schema_is_a_class():
-    with pytest.raises(UsageError, match="must be a class with annotated keys.*dict"):
+    with pytest.raises(UsageError, match=r"must be a class with annotated keys.*dict"):
         StateGraph({"log": list})  # type: ignore
 
 
@@ -41,12 +41,12 @@ def test_a_node_without_a_name():
     class Nameless:
         def __call__(self, state: Any) -> None: ...
 
-    with pytest.raises(UsageError, match="A node needs a name: add_node\\('name', <"):
+    with pytest.raises(UsageError, match=r"A node needs a name: add_node\('name', <"):
         StateGraph(Log).add_node(Nameless())
 
 
 def test_a_node_that_cannot_be_run():
-    with pytest.raises(UsageError, match="must be a function or something with .invoke; got int: 3"):
+    with pytest.raises(UsageError, match=r"must be a function or something with .invoke; got int: 3"):
         StateGraph(Log).add_node("a", 3)
 
 
@@ -210,7 +210,7 @@ def test_a_conditional_entry_point(world: World):
 
 @both_worlds
 def test_sends_carry_their_own_input_and_keep_their_order(world: World):
-    """Three tasks of one node, each with an argument of its own; what they wrote is folded in in the order of the sends."""
+    """Three tasks of one node, each with an argument of its own; what they wrote is folded in in the sends' order."""
     meet = threading.Barrier(3, timeout=5)
 
     def work(arg: dict[str, Any]) -> dict[str, Any]:
@@ -287,7 +287,7 @@ def test_one_command_in_a_list_is_shown_as_if_alone(world: World):
 @both_worlds
 @pytest.mark.parametrize("answer", ["text", 3, [3], {1, 2}, Command(update=3)])
 def test_an_answer_that_is_no_update(world: World, answer):
-    with pytest.raises(InvalidUpdateError, match="Node 'a' returned .*Return a dict from state key to its update"):
+    with pytest.raises(InvalidUpdateError, match=r"Node 'a' returned .*Return a dict from state key to its update"):
         world.invoke(chain(("a", lambda state: answer)).compile(), {"log": []})
 
 

@@ -125,7 +125,9 @@ class Loose(TypedDict, total=False):
 
 def context_of(world: World, schema: Any, context: Any) -> Any:
     seen: list[Any] = []
-    builder = StateGraph(Log, schema).add_node("a", lambda state, runtime: seen.append(runtime.context)).add_edge(START, "a")
+    builder = (
+        StateGraph(Log, schema).add_node("a", lambda state, runtime: seen.append(runtime.context)).add_edge(START, "a")
+    )
     world.invoke(builder.compile(), {"log": []}, context=context)
     return seen[0]
 
@@ -152,7 +154,9 @@ def test_the_context_takes_the_form_of_its_schema(world: World, schema, given, e
 @both_worlds
 @pytest.mark.parametrize(("given", "shown"), [(None, "no context="), ({"nam": "x"}, r"context=\{'nam': 'x'\}")])
 def test_a_context_that_does_not_fit(world: World, given, shown):
-    with pytest.raises(UsageError, match=f"needs a context of type User, and {shown} does not make one: .*context=User\\(…\\)"):
+    with pytest.raises(
+        UsageError, match=f"needs a context of type User, and {shown} does not make one: .*context=User\\(…\\)"
+    ):
         context_of(world, User, given)
 
 

@@ -116,10 +116,10 @@ def test_an_error_carries_the_state_so_far(world: World):
 
 @both_worlds
 def test_an_error_that_has_a_state_of_its_own_keeps_it(world: World):
-    class Stateful(Exception):  # noqa: N818
+    class Stateful(Exception):
         state = "mine"
 
-    class Sealed(Exception):  # noqa: N818
+    class Sealed(Exception):
         __slots__ = ()
 
         def __setattr__(self, name: str, value: Any) -> None:
@@ -273,7 +273,9 @@ def test_a_join_survives_a_failure(world: World):
 @both_worlds
 def test_new_input_after_a_failure_keeps_what_had_finished(world: World):
     """The failed step is given up; what its finished tasks wrote was said and stays said."""
-    graph = side_by_side(good=Counted({"log": ["good"]}), bad=Once({"log": ["bad"]})).compile(checkpointer=InMemorySaver())
+    graph = side_by_side(good=Counted({"log": ["good"]}), bad=Once({"log": ["bad"]})).compile(
+        checkpointer=InMemorySaver()
+    )
     with pytest.raises(ConnectionError):
         world.invoke(graph, {"log": [1]}, thread())
     assert world.state(graph, thread()).values == {"log": [1, "good"]}
@@ -310,7 +312,7 @@ def test_a_finished_thread_has_nothing_left_to_do(world: World):
 @both_worlds
 @pytest.mark.parametrize("given", [None, Command(goto="a")])
 def test_nothing_to_go_on_with(world: World, given):
-    with pytest.raises(EmptyInputError, match="this graph has no checkpointer. Give it an input"):
+    with pytest.raises(EmptyInputError, match=r"this graph has no checkpointer. Give it an input"):
         world.invoke(chain("a").compile(), given)
     with pytest.raises(EmptyInputError, match="this thread has no checkpoint yet"):
         world.invoke(chain("a").compile(checkpointer=InMemorySaver()), given, thread())
@@ -328,7 +330,9 @@ def test_an_answer_that_nobody_asked_for(world: World):
 def test_a_command_from_outside_changes_the_state_and_the_way(world: World):
     graph = chain("a", "b", "c").compile(checkpointer=InMemorySaver())
     world.invoke(graph, {"log": []}, thread())
-    assert world.invoke(graph, Command(update={"log": ["x"]}, goto="b"), thread()) == {"log": ["a", "b", "c", "x", "b", "c"]}
+    assert world.invoke(graph, Command(update={"log": ["x"]}, goto="b"), thread()) == {
+        "log": ["a", "b", "c", "x", "b", "c"]
+    }
 
 
 @both_worlds
@@ -478,7 +482,9 @@ def test_keys_of_the_engines_own_are_seen_by_nobody(world: World):
     builder.add_edge(START, "a").add_edge(START, "b").add_edge("b", "c").add_edge(["a", "c"], "d")
     builder.add_conditional_edges("d", lambda state: seen.append(sorted(state)) or END)
     graph = builder.compile(checkpointer=InMemorySaver())
-    shown = world.stream(graph, {"log": []}, thread(), stream_mode=["values", "checkpoints", "tasks", "debug", "events"])
+    shown = world.stream(
+        graph, {"log": []}, thread(), stream_mode=["values", "checkpoints", "tasks", "debug", "events"]
+    )
     world.invoke(graph, {"log": []}, thread())
     assert seen == [["log"]] * 10
     text = repr([chunk for _, chunk in shown]) + repr(world.history(graph, thread()))
@@ -490,7 +496,7 @@ def test_keys_of_the_engines_own_are_seen_by_nobody(world: World):
 
 
 def test_cancelling_a_task_stops_the_run_and_keeps_what_was_done():
-    """Under asyncio: the caller's own cancellation comes out, the coroutine node was cancelled, and the thread goes on."""
+    """The caller's own cancellation comes out, the coroutine node was cancelled, and the thread goes on."""
     inside, cleaned = asyncio.Event(), []
 
     async def slow(state: Any) -> Any:
@@ -612,7 +618,9 @@ def test_callbacks_hear_of_the_run_and_of_each_node(world: World):
         def on_chain_error(self, error: BaseException, **kwargs: Any) -> None:
             heard.append(("error", repr(error)))
 
-    builder = StateGraph(Log).add_node("a", Once({"log": ["a"]}), retry_policy=RetryPolicy(jitter=False)).add_edge(START, "a")
+    builder = (
+        StateGraph(Log).add_node("a", Once({"log": ["a"]}), retry_policy=RetryPolicy(jitter=False)).add_edge(START, "a")
+    )
     with ManualClock():
         world.invoke(builder.compile(name="graph"), {"log": []}, {"callbacks": [Handler()]})
     assert heard == [
@@ -625,8 +633,17 @@ def test_callbacks_hear_of_the_run_and_of_each_node(world: World):
     ]
     heard.clear()
     with pytest.raises(RunCancelled):
-        world.invoke(chain(("a", Once(None, RunCancelled()))).compile(), {"log": []}, {"callbacks": [Handler()], "run_name": "mine"})
-    assert heard == [("start", "mine", True), ("start", "a", False), ("error", "RunCancelled()"), ("error", "RunCancelled()")]
+        world.invoke(
+            chain(("a", Once(None, RunCancelled()))).compile(),
+            {"log": []},
+            {"callbacks": [Handler()], "run_name": "mine"},
+        )
+    assert heard == [
+        ("start", "mine", True),
+        ("start", "a", False),
+        ("error", "RunCancelled()"),
+        ("error", "RunCancelled()"),
+    ]
 
 
 # --- mending --------------------------------------------------------------------
@@ -650,7 +667,9 @@ def test_a_run_that_ends_leaves_a_mended_state(world: World):
     assert world.invoke(graph, {"log": []}, thread()) == {"log": ["open", "close"]}
     assert world.state(graph, thread()).values == {"log": ["open", "close"]}
     shown = world.stream(graph, {"log": []}, thread("2"), stream_mode=["values", "checkpoints"])
-    assert [chunk["log"] if mode == "values" else chunk["values"]["log"] for mode, chunk in shown][-2:] == [["open", "close"]] * 2
+    assert [chunk["log"] if mode == "values" else chunk["values"]["log"] for mode, chunk in shown][-2:] == [
+        ["open", "close"]
+    ] * 2
 
 
 @both_worlds
@@ -683,7 +702,9 @@ def test_an_error_carries_the_mended_state(world: World):
 @pytest.mark.parametrize("open_", [True, False])
 def test_an_interrupted_run_is_mended_and_kept(open_):
     """Where there is something to mend, the step that was interrupted is given up; else it can go on."""
-    graph = mending(("a", lambda state: {"log": ["open"] if open_ else []}), ("b", Once({"log": ["b"]}, KeyboardInterrupt())))
+    graph = mending(
+        ("a", lambda state: {"log": ["open"] if open_ else []}), ("b", Once({"log": ["b"]}, KeyboardInterrupt()))
+    )
     with pytest.raises(KeyboardInterrupt):
         graph.invoke({"log": []}, thread())
     state = graph.get_state(thread())
@@ -713,7 +734,7 @@ def test_a_sent_argument_is_not_replaced_when_the_state_is(world: World):
 
 @both_worlds
 def test_messages_given_to_a_node_are_its_own(world: World):
-    """A node that changes the list it was given changes no state; `Overwrite` and removals are shown as what they leave."""
+    """A node that changes the list it was given changes no state. `Overwrite` is shown as what it leaves."""
 
     def spoil(state: Any) -> dict[str, Any]:
         state["messages"].clear()

@@ -240,7 +240,11 @@ def test_print_mode_prints_beside_what_is_returned(world: World, capsys: pytest.
     assert capsys.readouterr().out == "[updates] {'a': {'log': ['a']}}\n[updates] {'b': {'log': ['b']}}\n"
     shown = world.stream(story(), {"log": []}, thread(), stream_mode="custom", print_mode=["values", "custom"])
     assert shown == [{"at": "a"}]
-    assert capsys.readouterr().out.splitlines()[:3] == ["[values] {'log': []}", "[custom] {'at': 'a'}", "[values] {'log': ['a']}"]
+    assert capsys.readouterr().out.splitlines()[:3] == [
+        "[values] {'log': []}",
+        "[custom] {'at': 'a'}",
+        "[values] {'log': ['a']}",
+    ]
 
 
 @both_worlds
@@ -254,9 +258,11 @@ def test_a_graph_compiled_for_debugging_prints(world: World, capsys: pytest.Capt
 @pytest.mark.parametrize("version", ["v1", "v2"])
 @pytest.mark.parametrize("mode", [*SEVEN, "events"])
 def test_B64_the_final_state_is_the_same_whatever_the_mode(world: World, mode, version):
-    """Two messages without ids in one step: each gets one of its own, in every mode, and the caller's are not changed."""
+    """Two messages without ids in one step: each gets one of its own, and the caller's are not changed."""
     returned = [AIMessage("one"), AIMessage("two")]
-    graph = chain(("a", lambda state: {"messages": returned}), state=MessagesState).compile(checkpointer=InMemorySaver())
+    graph = chain(("a", lambda state: {"messages": returned}), state=MessagesState).compile(
+        checkpointer=InMemorySaver()
+    )
     world.stream(graph, {"messages": [HumanMessage("hi")]}, thread(), stream_mode=mode, version=version)
     messages = world.state(graph, thread()).values["messages"]
     assert [(m.type, m.text) for m in messages] == [("human", "hi"), ("ai", "one"), ("ai", "two")]
@@ -276,7 +282,10 @@ def test_B71_old_messages_are_not_told_of_again(world: World):
     history = [HumanMessage("1"), AIMessage("2"), HumanMessage("3"), AIMessage("4")]
     given = {"messages": [*history, HumanMessage("5")]}
     for turn in range(2):
-        tokens = [m for m, _ in world.stream(graph, given if turn == 0 else {"messages": "6"}, thread(), stream_mode="messages")]
+        tokens = [
+            m
+            for m, _ in world.stream(graph, given if turn == 0 else {"messages": "6"}, thread(), stream_mode="messages")
+        ]
         assert "".join(token.text for token in tokens) == "a b c"
         assert {type(token) for token in tokens} == {AIMessageChunk}
         last = world.state(graph, thread()).values["messages"][-1]
@@ -370,7 +379,7 @@ def test_each_token_is_delivered_before_the_next_is_asked_for(world: World, mode
 @both_worlds
 @pytest.mark.parametrize("kind", ["plain", "coroutine", "thread", "child task", "nested"])
 def test_B69_what_is_written_arrives_while_its_node_still_runs(world: World, kind):
-    """From a plain node, a coroutine node, any thread, a child task, a graph inside: the reader has it before the node ends."""
+    """From wherever it is written: the reader has it before the node ends."""
     arrived = threading.Event()
 
     def wait_for_reader() -> None:
@@ -413,7 +422,7 @@ def test_updates_of_parallel_nodes_come_as_they_end(world: World):
     """`a` waits until the reader has seen that `b` has ended."""
     seen = threading.Event()
     builder = StateGraph(Log)
-    builder.add_node("a", lambda state: seen.wait(5) and None or {"log": [seen.is_set()]})
+    builder.add_node("a", lambda state: (seen.wait(5) and None) or {"log": [seen.is_set()]})
     builder.add_node("b", lambda state: {"log": ["b"]}).add_edge(START, "a").add_edge(START, "b")
     got: list[Any] = []
 
@@ -508,7 +517,7 @@ Step = st.fixed_dictionaries(
 
 
 def graph_of(steps: list[dict[str, Any]], *, depth: int = 0) -> StateGraph:
-    """Steps one after the other: each may talk, write, run beside another node, be a graph of its own or send itself work."""
+    """Steps one after the other: each may talk, write, run beside another node, be a graph or send itself work."""
     builder = StateGraph(Plain)
     before = START
     for number, step in enumerate(steps):
@@ -516,7 +525,9 @@ def graph_of(steps: list[dict[str, Any]], *, depth: int = 0) -> StateGraph:
         builder.add_node(name, _action(step, steps[:number], depth))
         builder.add_edge(before, name)
         if step["beside"]:
-            builder.add_node(f"x{number}", lambda state, writer: writer("x") or {"log": ["x"]}).add_edge(before, f"x{number}")
+            builder.add_node(f"x{number}", lambda state, writer: writer("x") or {"log": ["x"]}).add_edge(
+                before, f"x{number}"
+            )
         if step["sends"]:
             builder.add_node(f"s{number}", lambda arg, writer: writer(arg) or {"log": [arg]})
             sends = [Send(f"s{number}", n) for n in range(step["sends"])]
@@ -561,7 +572,7 @@ def test_the_facts_tell_what_every_mode_has_shown(world: World, steps, subgraphs
 
 @both_worlds
 def test_tokens_are_facts_of_the_tree_and_shown_by_the_rule_of_namespaces(world: World):
-    """`events` has a nested graph's tokens; `messages` shows them with subgraphs=True, and else the message the node returns."""
+    """`events` has a nested graph's tokens; `messages` has them with subgraphs=True, else the node's message."""
     model = ScriptedModel(say("in side", chunks=["in ", "side"], id="m"), loop=True)
     inner = chain(("ask", model), state=MessagesState).compile()
     graph = chain(("inner", inner), state=MessagesState).compile()

@@ -68,7 +68,11 @@ def test_one_reader_for_the_whole_tree(world: World, way):
     paths = [path for path, _, _ in deep]
     assert paths[0] == paths[3] == ()
     (name,) = {path[0].partition(":")[0] for path in paths[1:3]}
-    assert (name, paths[1], [chunk for _, _, chunk in deep[1:3]]) == ("in", paths[2], ["inner", {"core": {"log": ["inner"]}}])
+    assert (name, paths[1], [chunk for _, _, chunk in deep[1:3]]) == (
+        "in",
+        paths[2],
+        ["inner", {"core": {"log": ["inner"]}}],
+    )
 
 
 @both_worlds
@@ -82,7 +86,13 @@ def test_paths_name_each_task_on_the_way(world: World):
     graph = chain(("out", chain(("mid", chain(("core", look)).compile())).compile())).compile()
     facts = world.stream(graph, {"log": []}, stream_mode="events")
     names = ["/".join(part.partition(":")[0] for part in fact.path) for fact in facts]
-    assert [name for at, name in enumerate(names) if at == 0 or names[at - 1] != name] == ["", "out", "out/mid", "out", ""]
+    assert [name for at, name in enumerate(names) if at == 0 or names[at - 1] != name] == [
+        "",
+        "out",
+        "out/mid",
+        "out",
+        "",
+    ]
     assert [fact.seq for fact in facts] == list(range(1, len(facts) + 1))
     (place,) = places
     assert [part.partition(":")[0] for part in place.split("|")] == ["out", "mid", "core"]
@@ -110,8 +120,12 @@ def test_parallel_graphs_are_told_apart(world: World, way):
 @ways
 def test_a_command_for_the_graph_around(world: World, way):
     """It ends the graph inside; its update and its goto are the node's."""
-    inner = chain("x", ("core", lambda state: Command(graph=Command.PARENT, update={"log": ["up"]}, goto="b")), "never").compile()
-    builder = StateGraph(Log).add_node("in", way(inner)).add_node("b", lambda state: {"log": ["b"]}).add_edge(START, "in")
+    inner = chain(
+        "x", ("core", lambda state: Command(graph=Command.PARENT, update={"log": ["up"]}, goto="b")), "never"
+    ).compile()
+    builder = (
+        StateGraph(Log).add_node("in", way(inner)).add_node("b", lambda state: {"log": ["b"]}).add_edge(START, "in")
+    )
     graph = builder.compile()
     assert world.invoke(graph, {"log": []}) == {"log": ["up", "b"]}
     assert world.stream(graph, {"log": []}) == [{"in": {"log": ["up"]}}, {"b": {"log": ["b"]}}]
@@ -281,7 +295,9 @@ def test_a_loop_around_a_graph_does_not_nest_it(world: World):
     other = chain(("core", tells)).compile()
     graph = chain("a", "b").compile()
     if type(world) is World:
-        chunks = [(chunk, other.invoke({"log": []})) for chunk in graph.stream({"log": []}, stream_mode=["custom", "updates"])]
+        chunks = [
+            (chunk, other.invoke({"log": []})) for chunk in graph.stream({"log": []}, stream_mode=["custom", "updates"])
+        ]
     else:
 
         async def main() -> list[Any]:
@@ -350,7 +366,7 @@ def test_a_graph_inside_is_kept_by_the_run_around_it(world: World, way):
 @both_worlds
 @pytest.mark.parametrize("shared", [True, False])
 def test_a_config_that_is_handed_on_names_no_thread_of_its_own(world: World, shared):
-    """`inner.invoke(x, config)` with the node's own config is the usual way to call; it must not fight for the thread."""
+    """`inner.invoke(x, config)` with the node's own config is the usual call; it must not fight for the thread."""
     saver, other = InMemorySaver(), InMemorySaver()
     inner = chain("core").compile(checkpointer=saver if shared else other)
 

@@ -36,7 +36,7 @@ async def coroutine(state, writer, runtime, config, store):
     return {"log": [config["tags"], runtime.context, store, 3]}
 
 
-class Callable_:  # noqa: N801
+class Callable_:
     def __call__(self, state, config, runtime, writer, store):
         writer("said")
         return {"log": [config["tags"], runtime.context, store, 3]}
@@ -63,7 +63,9 @@ SIGNATURES = {
     "async callable": AsyncCallable(),
     "method": AsyncCallable().method,
     "partial": functools.partial(partly, "said"),
-    "keywords": lambda state, **more: plain(state, get_config(), runtime=get_runtime(), writer=get_stream_writer(), store=get_store()),
+    "keywords": lambda state, **more: plain(
+        state, get_config(), runtime=get_runtime(), writer=get_stream_writer(), store=get_store()
+    ),
 }
 
 
@@ -101,7 +103,7 @@ def test_a_function_that_takes_no_state():
 
 
 def test_a_parameter_that_nothing_fills():
-    with pytest.raises(UsageError, match="wants a parameter 'db' that nothing fills.*config, runtime, writer, store"):
+    with pytest.raises(UsageError, match=r"wants a parameter 'db' that nothing fills.*config, runtime, writer, store"):
         StateGraph(Log).add_node("a", lambda state, db: None)
 
 
@@ -331,7 +333,9 @@ def test_a_node_of_our_own_has_nobody_to_tell(world: World):
 def test_a_question_of_our_own_is_asked_as_it_is(world: World):
     """It gets the task and the state, and may answer with a list."""
     builder = chain("a", "b").add_node("c", lambda state: {"log": ["c"]})
-    builder.branches["a"] = [Branch(lambda task, state: [task.name, "c"][len(state["log"]) :], ["a", "b", "c"], plain=True)]
+    builder.branches["a"] = [
+        Branch(lambda task, state: [task.name, "c"][len(state["log"]) :], ["a", "b", "c"], plain=True)
+    ]
     assert world.invoke(builder.compile(), {"log": []}) == {"log": ["a", "b", "c"]}
 
 
@@ -378,7 +382,12 @@ def test_the_first_policy_that_suits_the_error_counts(world: World):
     node = Flaky(KeyError("a"), ConnectionError())
     policies = (
         RetryPolicy(retry_on=KeyError, initial_interval=3, jitter=False),
-        RetryPolicy(retry_on=lambda error: isinstance(error, ConnectionError), initial_interval=5, backoff_factor=1, jitter=False),
+        RetryPolicy(
+            retry_on=lambda error: isinstance(error, ConnectionError),
+            initial_interval=5,
+            backoff_factor=1,
+            jitter=False,
+        ),
     )
     with ManualClock() as clock:
         world.invoke(retrying(node, *policies), {"log": []})
@@ -390,7 +399,9 @@ def test_the_first_policy_that_suits_the_error_counts(world: World):
 
 @both_worlds
 def test_defaults_of_nodes(world: World):
-    builder = StateGraph(Log).set_node_defaults(retry_policy=RetryPolicy(retry_on=(KeyError, OSError), initial_interval=1, jitter=False))
+    builder = StateGraph(Log).set_node_defaults(
+        retry_policy=RetryPolicy(retry_on=(KeyError, OSError), initial_interval=1, jitter=False)
+    )
     builder.add_node("a", Flaky(KeyError())).add_edge(START, "a")
     builder.set_node_defaults().add_node("b", Flaky(KeyError("b"))).add_edge("a", "b")
     with ManualClock() as clock, pytest.raises(KeyError, match="b"):
@@ -418,7 +429,7 @@ def test_nodes_of_one_step_run_at_the_same_time(world: World):
     meet = threading.Barrier(3, timeout=5)
     builder = StateGraph(Log)
     for name in "abc":
-        builder.add_node(name, lambda state: meet.wait() and None or {"log": [1]}).add_edge(START, name)
+        builder.add_node(name, lambda state: (meet.wait() and None) or {"log": [1]}).add_edge(START, name)
     assert world.invoke(builder.compile(), {"log": []}) == {"log": [1, 1, 1]}
 
 

@@ -16,7 +16,9 @@ UPDATE = UpdateChunk({"model": {"messages": [1]}})
 TOKEN = TokenPair(("token", {"langgraph_node": "model"}))
 
 
-@pytest.mark.parametrize(("chunk", "plain"), [(UPDATE, {"model": {"messages": [1]}}), (TOKEN, ("token", {"langgraph_node": "model"}))])
+@pytest.mark.parametrize(
+    ("chunk", "plain"), [(UPDATE, {"model": {"messages": [1]}}), (TOKEN, ("token", {"langgraph_node": "model"}))]
+)
 def test_chunks_are_what_they_look_like(chunk, plain):
     assert chunk == plain
     assert repr(chunk) == repr(plain)
@@ -35,7 +37,7 @@ def test_an_update_is_read_as_a_dict():
     assert node == "model"
     assert {**UPDATE} == dict(UPDATE) == UPDATE
     assert UPDATE.get("messages") is None
-    with pytest.raises(KeyError, match="^'other'$"):
+    with pytest.raises(KeyError, match=r"^'other'$"):
         UPDATE["other"]
     one, two = UpdateChunk({"a": 1, "b": 2})
     assert (one, two) == ("a", "b")
@@ -69,7 +71,9 @@ def test_an_update_taken_for_the_state(key):
 def test_a_token_taken_for_an_update_or_a_message():
     loop: Any = TOKEN
     for name in ("items", "keys", "values", "get"):
-        with pytest.raises(AttributeError, match=f"is a pair, \\(token, metadata\\), and has no '{name}'.*for update in"):
+        with pytest.raises(
+            AttributeError, match=f"is a pair, \\(token, metadata\\), and has no '{name}'.*for update in"
+        ):
             getattr(loop, name)
     for name in ("content", "text", "tool_calls", "tool_call_chunks", "usage_metadata"):
         with pytest.raises(AttributeError, match=f"has no '{name}'. Write: for token, metadata in"):

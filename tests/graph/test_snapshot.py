@@ -92,7 +92,7 @@ def test_the_present_state_has_what_the_unfinished_step_has_written(world: World
 @both_worlds
 @pytest.mark.parametrize("ask", ["state", "history", "update"])
 def test_a_graph_without_a_checkpointer_keeps_nothing(world: World, ask):
-    with pytest.raises(UsageError, match="no checkpointer, so it keeps no state. Make it with one"):
+    with pytest.raises(UsageError, match=r"no checkpointer, so it keeps no state. Make it with one"):
         getattr(world, ask)(chain("a").compile(), thread(), *([{}] if ask == "update" else []))
 
 
@@ -149,7 +149,9 @@ def test_naming_the_head_is_no_way_back(world: World):
             raise ConnectionError("down")
         return {"log": ["bad"]}
 
-    builder = StateGraph(Log).add_node("good", lambda state: calls.append("good") or {"log": ["good"]}).add_node("bad", bad)
+    builder = (
+        StateGraph(Log).add_node("good", lambda state: calls.append("good") or {"log": ["good"]}).add_node("bad", bad)
+    )
     graph = builder.add_edge(START, "good").add_edge(START, "bad").compile(checkpointer=InMemorySaver())
     with pytest.raises(ConnectionError):
         world.invoke(graph, {"log": []}, thread())
@@ -191,7 +193,7 @@ def test_a_checkpoint_that_does_not_exist(world: World, fresh):
         world.invoke(graph, {"log": []}, thread())
     config = thread(checkpoint_id="gone")
     for given in ({"log": []}, None):
-        with pytest.raises(UsageError, match="Thread '1' has no checkpoint 'gone'; see agent.get_state_history"):
+        with pytest.raises(UsageError, match=r"Thread '1' has no checkpoint 'gone'; see agent.get_state_history"):
             world.invoke(graph, given, config)
     with pytest.raises(UsageError, match="Thread '1' has no checkpoint 'gone'"):
         world.update(graph, config, {"log": ["x"]})

@@ -71,7 +71,7 @@ def test_a_type_without_an_empty_value_begins_with_the_first_update():
     class Point:
         def __init__(self, x: int) -> None: ...
 
-    state = TypedDict("state", {"union": Annotated[list[int] | None, adds], "point": Annotated[Point, adds]})
+    state = TypedDict("state", {"union": Annotated[list[int] | None, adds], "point": Annotated[Point, adds]})  # noqa: UP013 - its types are local
     assert [channel.default for channel in channels(state).values()] == [None, None]
     assert fold(channels(state), {}, [("a", [("union", 1)])]) == ({"union": 1}, {"union"})
 
@@ -104,13 +104,13 @@ def test_a_type_that_cannot_be_found_is_named():
     class State(TypedDict):
         hidden: Hidden
 
-    with pytest.raises(UsageError, match="State names a type that cannot be found: .*'Hidden'.*at module level"):
+    with pytest.raises(UsageError, match=r"State names a type that cannot be found: .*'Hidden'.*at module level"):
         channels_of(State)
 
 
 @pytest.mark.parametrize("reducer", [lambda: 0, lambda old: old, lambda a, b, c: a, lambda *, old, new: old])
 def test_a_reducer_takes_two_arguments(reducer):
-    state = TypedDict("state", {"log": Annotated[list, reducer]})
+    state = TypedDict("state", {"log": Annotated[list, reducer]})  # noqa: UP013 - the reducer is local
     with pytest.raises(UsageError, match="reducer of state key 'log' must take two arguments, \\(old, update\\)"):
         channels_of(state)
 
@@ -314,7 +314,9 @@ def test_a_plain_class_is_a_schema(world: World):
 @both_worlds
 def test_a_command_may_update_with_pairs_or_an_instance(world: World):
     graph = chain(
-        ("a", lambda state: Command(update=[("x", 1), ("y", 2)])), ("b", lambda state: Command(update=Model(x=3))), state=Model
+        ("a", lambda state: Command(update=[("x", 1), ("y", 2)])),
+        ("b", lambda state: Command(update=Model(x=3))),
+        state=Model,
     ).compile()
     assert world.invoke(graph, {}) == {"x": 3, "y": 2}
 
@@ -346,7 +348,9 @@ def test_keys_marked_private_are_not_taken_and_not_shown(world: World):
         given: Annotated[int, OmitFromOutput]
 
     seen: list[Any] = []
-    graph = chain(("a", lambda s: {"secret": 1, "result": 2}), ("b", lambda s: seen.append(dict(s)) and None), state=State)
+    graph = chain(
+        ("a", lambda s: {"secret": 1, "result": 2}), ("b", lambda s: seen.append(dict(s)) and None), state=State
+    )
     whole = {"log": [], "secret": 9, "result": 9, "given": 9}
     compiled = graph.compile(checkpointer=InMemorySaver())
     assert world.invoke(compiled, whole, thread()) == {"log": [], "result": 2}

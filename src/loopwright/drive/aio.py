@@ -338,7 +338,9 @@ class AioPort(Port):
             take(item)
             await self.pause()
 
-    async def _consume_thread(self, plain: Callable[[], Iterator[T]], take: Callable[[T], Any], timeout_s: float | None) -> None:
+    async def _consume_thread(
+        self, plain: Callable[[], Iterator[T]], take: Callable[[T], Any], timeout_s: float | None
+    ) -> None:
         """A stream that only a thread can read: each item is handed over here."""
 
         async def accept(item: T) -> None:
@@ -347,7 +349,9 @@ class AioPort(Port):
 
         await self._join_thread(lambda desk: start(drain, plain, accept, desk.put), timeout_s)
 
-    async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]], limit: int | None = None) -> list[T | BaseException]:
+    async def gather(
+        self, coroutines: Sequence[Coroutine[Any, Any, T]], limit: int | None = None
+    ) -> list[T | BaseException]:
         count = len(coroutines)
         width = min(limit or count, count)
         if width == 1:
@@ -438,7 +442,8 @@ class AioPort(Port):
             await self._stop([task], desk, outbox, wait=timeout_s is None)
         outcome = _outcome_of(task)
         if isinstance(outcome, asyncio.CancelledError):
-            raise RuntimeError("the coroutine was cancelled from inside, not by its run") from outcome
+            words = "the coroutine was cancelled from inside, not by its run"
+            raise RuntimeError(words) from outcome  # noqa: TRY004 - no type was wrong
         if isinstance(outcome, BaseException) and task.exception() is outcome:
             raise outcome
         return outcome
@@ -475,7 +480,10 @@ class AioPort(Port):
     async def _listen(
         self, desk: _Desk, ended: Callable[[], bool], timeout_s: float | None, outbox: Outbox | None
     ) -> None:
-        """Stand still until `ended`; `outbox` is given where this is the reader's root. `TimeoutError` after `timeout_s`."""
+        """Stand still until `ended`. `outbox` is given where this is the reader's root.
+
+        Raises `TimeoutError` after `timeout_s`.
+        """
         deadline = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
         while not ended():
             item = await desk.get(deadline)

@@ -14,7 +14,16 @@ from contextvars import Context, copy_context
 from queue import Empty
 from typing import Any, TypeVar, cast
 
-from loopwright.drive.bridge import Call, Desk, answer, awaited, drain, drain_on_loop, handler_on_loop, handler_on_thread
+from loopwright.drive.bridge import (
+    Call,
+    Desk,
+    answer,
+    awaited,
+    drain,
+    drain_on_loop,
+    handler_on_loop,
+    handler_on_thread,
+)
 from loopwright.drive.outbox import Outbox
 from loopwright.drive.steps import InContext, foreign, unwind
 from loopwright.drive.threads import Job, start
@@ -155,7 +164,9 @@ class BlockingPort(Port):
 
         await self._join(begin, timeout_s)
 
-    async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]], limit: int | None = None) -> list[T | BaseException]:
+    async def gather(
+        self, coroutines: Sequence[Coroutine[Any, Any, T]], limit: int | None = None
+    ) -> list[T | BaseException]:
         count = len(coroutines)
         width = min(limit or count, count)
         if width == 1:
@@ -216,7 +227,7 @@ class BlockingPort(Port):
         if self.reading:
             await self._join(lambda _: start(time.sleep, seconds), None)
         else:
-            time.sleep(seconds)
+            time.sleep(seconds)  # noqa: ASYNC251 - in this world waiting is blocking
 
     async def _join(self, begin: Callable[[Desk], Job], timeout_s: float | None) -> Any:
         """Begin a job and wait for it; meanwhile serve the reader and answer calls that come back from the job."""
@@ -248,7 +259,10 @@ class BlockingPort(Port):
     async def _listen(
         self, desk: Desk, ended: Callable[[], bool], timeout_s: float | None, outbox: Outbox | None
     ) -> None:
-        """Stand still until `ended`; `outbox` is given where this is the reader's root. `TimeoutError` after `timeout_s`."""
+        """Stand still until `ended`. `outbox` is given where this is the reader's root.
+
+        Raises `TimeoutError` after `timeout_s`.
+        """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not ended():
             try:

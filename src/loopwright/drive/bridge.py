@@ -18,7 +18,17 @@ from loopwright.drive.outbox import Ack, Outbox
 from loopwright.drive.steps import InContext
 from loopwright.errors import RunCancelled
 
-__all__ = ["Call", "Desk", "answer", "awaited", "drain", "drain_on_loop", "handler_on_loop", "handler_on_thread", "turn_away"]
+__all__ = [
+    "Call",
+    "Desk",
+    "answer",
+    "awaited",
+    "drain",
+    "drain_on_loop",
+    "handler_on_loop",
+    "handler_on_thread",
+    "turn_away",
+]
 
 T = TypeVar("T")
 

@@ -54,7 +54,7 @@ class Outbox:
     def handover(self) -> None:
         """Wait, on a thread that is not the root's, until the reader has taken everything.
 
-        A blocking call on an event loop's own thread does not wait: it holds up that loop, and maybe the reader with it.
+        A blocking call on an event loop's own thread does not wait: it holds up that loop, and maybe its reader too.
         """
         bell = self.bell
         if bell is None or self.closed or _loop_runs_here():

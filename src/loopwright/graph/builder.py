@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from loopwright.errors import UsageError
@@ -80,7 +81,9 @@ class StateGraph:
         if schema is not None and schema not in self._schemas:
             self.channels = merge_channels([*self._schemas, schema])
             self._schemas.append(schema)
-        policies = (retry_policy,) if isinstance(retry_policy, RetryPolicy) else tuple(retry_policy or self._default_retry)
+        policies = (
+            (retry_policy,) if isinstance(retry_policy, RetryPolicy) else tuple(retry_policy or self._default_retry)
+        )
         where = destinations if destinations is not None else _destinations_of(action)
         view = None if schema in (None, self.state_schema) else view_of(schema)
         self.nodes[node] = node_from(node, action, view, retry=policies, metadata=metadata, destinations=where)
@@ -127,7 +130,7 @@ class StateGraph:
             names.append(pair[0])
         if not names:
             raise UsageError("add_sequence needs at least one node.")
-        for before, after in zip(names, names[1:], strict=False):
+        for before, after in pairwise(names):
             self.add_edge(before, after)
         return self
 
@@ -155,7 +158,9 @@ class StateGraph:
         for name, role in [(s, "starts at") for s in sources] + [(t, "leads to") for t in targets]:
             if name not in self.nodes and name not in (START, END):
                 known = ", ".join(map(repr, self.nodes)) or "none"
-                raise UsageError(f"An edge {role} {name!r}, which is no node (nodes: {known}); add_node({name!r}, …) is missing.")
+                raise UsageError(
+                    f"An edge {role} {name!r}, which is no node (nodes: {known}); add_node({name!r}, …) is missing."
+                )
         if START not in sources:
             raise UsageError('The graph has no entry point: add_edge(START, "name of the first node").')
         return self
@@ -170,7 +175,9 @@ class StateGraph:
     ) -> CompiledStateGraph:
         """The graph, ready to run."""
         self.validate()
-        return CompiledStateGraph(self.parts(), checkpointer=checkpointer, store=store, debug=debug, name=name or "LangGraph")
+        return CompiledStateGraph(
+            self.parts(), checkpointer=checkpointer, store=store, debug=debug, name=name or "LangGraph"
+        )
 
     def parts(self) -> Parts:
         """What has been declared, in the form the engine runs."""
@@ -187,7 +194,9 @@ class StateGraph:
             joins=dict(self.joins),
             output_keys=tuple(name for name, channel in shown.items() if channel.in_output),
             input_keys=frozenset(name for name, channel in given.items() if channel.in_input),
-            shape=view_of(state) if hasattr(state, "model_validate") or hasattr(state, "__dataclass_fields__") else None,
+            shape=view_of(state)
+            if hasattr(state, "model_validate") or hasattr(state, "__dataclass_fields__")
+            else None,
             context_schema=self.context_schema,
         )
 
@@ -243,5 +252,3 @@ def _destinations_of(action: Any) -> Sequence[str]:
     if get_origin(answer) is not Command:
         return ()
     return [word for argument in get_args(answer) for word in get_args(argument) if isinstance(word, str)]
-
-

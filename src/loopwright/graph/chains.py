@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from loopwright.callbacks import Callbacks, CallbackRun
+from loopwright.callbacks import CallbackRun, Callbacks
 from loopwright.drive.bridge import awaited
 from loopwright.drive.steps import InContext
 

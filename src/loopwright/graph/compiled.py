@@ -105,7 +105,15 @@ class CompiledStateGraph:
         With another `stream_mode` than "values", the list of what `stream` yields.
         """
         if stream_mode != "values":
-            items = self.stream(input, config, context=context, stream_mode=stream_mode, print_mode=print_mode, durability=durability, version=version)
+            items = self.stream(
+                input,
+                config,
+                context=context,
+                stream_mode=stream_mode,
+                print_mode=print_mode,
+                durability=durability,
+                version=version,
+            )
             return list(items)
         outbox = _outbox_around()
         run = self._run(BlockingPort(outbox), self._printing(print_mode), config, context, durability)
@@ -128,7 +136,15 @@ class CompiledStateGraph:
         from loopwright.drive import aio
 
         if stream_mode != "values":
-            items = self.astream(input, config, context=context, stream_mode=stream_mode, print_mode=print_mode, durability=durability, version=version)
+            items = self.astream(
+                input,
+                config,
+                context=context,
+                stream_mode=stream_mode,
+                print_mode=print_mode,
+                durability=durability,
+                version=version,
+            )
             return [item async for item in items]
         outbox = _outbox_around()
         run = self._run(aio.AioPort(outbox), self._printing(print_mode), config, context, durability)
@@ -205,9 +221,13 @@ class CompiledStateGraph:
         if saver is not None:
             require_thread_id(own, saver)
         if asked is not None and saver is None and asked.only_checkpoints():
-            raise UsageError('stream_mode="checkpoints" needs a checkpointer: create_agent(..., checkpointer=InMemorySaver()).')
+            raise UsageError(
+                'stream_mode="checkpoints" needs a checkpointer: create_agent(..., checkpointer=InMemorySaver()).'
+            )
         if durability is not None and durability not in _DURABILITIES:
-            raise UsageError(f"durability={durability!r} does not exist; use one of {', '.join(map(repr, _DURABILITIES))}.")
+            raise UsageError(
+                f"durability={durability!r} does not exist; use one of {', '.join(map(repr, _DURABILITIES))}."
+            )
         run = Run(
             self,
             port,
@@ -274,7 +294,9 @@ class CompiledStateGraph:
         update = as_update(given)
         if update is None:
             keys = ", ".join(f'"{key}": …' for key in sorted(self.parts.input_keys))
-            raise InvalidUpdateError(f"The input must be a dict of state keys, {{{keys}}}; got {type(given).__name__}: {given!r:.80}")
+            raise InvalidUpdateError(
+                f"The input must be a dict of state keys, {{{keys}}}; got {type(given).__name__}: {given!r:.80}"
+            )
         return update
 
     def empty_state(self) -> dict[str, Any]:
@@ -284,8 +306,8 @@ class CompiledStateGraph:
     def nothing_to_resume(self, *, has_saver: bool) -> str:
         """The words for `invoke(None)` without anything saved."""
         if has_saver:
-            return "invoke(None, config) goes on with a saved thread, and this thread has no checkpoint yet. Give it an input first."
-        return "invoke(None) goes on with a saved thread, and this graph has no checkpointer. Give it an input."
+            return "Without input a run goes on where its thread stopped, and this thread has no checkpoint yet."
+        return "Without input a run goes on where its thread stopped; this graph has no checkpointer. Give it an input."
 
     # ---- looking at threads
 
@@ -378,7 +400,9 @@ def _outbox_around() -> Outbox | None:
 
 def _inherited(config: RunnableConfig) -> RunnableConfig:
     """What a nested run takes over; limits and addresses of checkpoints are each run's own."""
-    kept: dict[str, Any] = {k: v for k, v in config.items() if k in ("tags", "metadata", "callbacks", "max_concurrency")}
+    kept: dict[str, Any] = {
+        k: v for k, v in config.items() if k in ("tags", "metadata", "callbacks", "max_concurrency")
+    }
     configurable = config.get("configurable") or {}
     kept["configurable"] = {k: v for k, v in configurable.items() if k not in ("checkpoint_id", "checkpoint_ns")}
     return cast(RunnableConfig, kept)
@@ -423,8 +447,8 @@ def _checked_saver(checkpointer: Any) -> BaseCheckpointSaver | None:
         raise UsageError(f"checkpointer={name} is the class; make one: checkpointer={name}().")
     if hasattr(checkpointer, "__enter__"):
         raise UsageError(
-            "checkpointer= is a context manager that was not entered. Write: with SqliteSaver.from_conn_string(path) as saver: "
-            "create_agent(..., checkpointer=saver)."
+            "checkpointer= is a context manager that was not entered. Write: "
+            "with SqliteSaver.from_conn_string(path) as saver: create_agent(..., checkpointer=saver)."
         )
     hint = " Write checkpointer=InMemorySaver()." if checkpointer is True else ""
     raise UsageError(

@@ -6,10 +6,10 @@ tasks, what they wrote is folded into a new state, the edges say what is due nex
     begin ─→ tasks ─→ perform (together) ─→ commit ─→ route ─→ save ─┐
                └────────────────────────────────────────────────────┘
 
-- What a task wrote is saved the moment it ends, before anything else can fail; a resumed step runs only its other tasks,
-  and its routing again.
+- What a task wrote is saved the moment it ends, before anything else can fail; a resumed step runs only its other
+  tasks, and its routing again.
 - Parallel tasks end in any order; they are committed, and their errors chosen, in the order they were planned.
-- Leaving early (an error, a cancellation, a reader gone) is an exit like others: `_leave` keeps what was done.
+- Leaving early (an error, a cancellation, a reader gone) is an exit like others: `leave` keeps what was done.
 
 Nothing here knows threads, event loops or models: whatever is outside is reached through `self.port`.
 """
@@ -17,17 +17,21 @@ Nothing here knows threads, event loops or models: whatever is outside is reache
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import structs
 
 from loopwright.callbacks import callbacks_of
 from loopwright.checkpoint.base import NO_ARG, BaseCheckpointSaver, Pending, Record
-from loopwright.errors import EmptyInputError, GraphRecursionError, InvalidUpdateError, LoopwrightError, ParentCommand, UsageError
+from loopwright.errors import (
+    EmptyInputError,
+    ParentCommand,
+    UsageError,
+)
 from loopwright.graph.chains import heard_run, heard_task
 from loopwright.graph.events import Event, MessageChunk, RunFinished, RunStarted, TaskFinished, TaskStarted
+from loopwright.graph.leaving import leave, out_of_steps
 from loopwright.graph.nodes import from_outside
 from loopwright.graph.saved import ERROR_KEY, JOINS_KEY, RAN_KEY, ended_in, joined, saved_form
 from loopwright.graph.state import fold
@@ -133,7 +137,9 @@ class Run:
         limit = config.get("recursion_limit")
         self._step_limit = graph.recursion_limit if limit is None else limit
         if self._step_limit < 1:
-            raise UsageError(f"recursion_limit={limit!r} allows no step at all; give a number from 1 on, or leave it out.")
+            raise UsageError(
+                f"recursion_limit={limit!r} allows no step at all; give a number from 1 on, or leave it out."
+            )
 
     # ---- facts
 
@@ -164,11 +170,11 @@ class Run:
             await self._begin(given)
             while True:
                 if self.step - self._first_step >= self._step_limit:
-                    raise self._out_of_steps()
+                    raise out_of_steps(self._step_limit)
                 if not self.tasks:
                     break
                 await self.superstep()
-            if self._repair(self.graph.repair):
+            if self.mend(self.graph.repair):
                 self.step += 1
                 saved = await self.save("loop")
                 if self.feed is not None:
@@ -176,7 +182,7 @@ class Run:
             if self.durability == "exit":
                 await self.save("loop", at_exit=True)
         except BaseException as error:
-            await self._leave(error)
+            await leave(self, error)
             raise
         if self.wants(RunFinished):
             usage = None if self.budget is None else self.budget.usage
@@ -373,15 +379,15 @@ class Run:
         else:
             if is_head:
                 self.settle(record)
-            self._repair(self.graph.repair)
-            self._repair(self.graph.renew)
+            self.mend(self.graph.repair)
+            self.mend(self.graph.renew)
         start = self.make_task(self.graph.start, (START,), NO_ARG)
         start.writes, start.done = writes, True
         self.tasks = [start]
         self.step += 1
         tell_checkpoint(self, await self.save("input"))
         await self.commit([start])
-        self._repair(self.graph.repair)
+        self.mend(self.graph.repair)
         return await self.save("loop")
 
     def _input_writes(self, given: Any) -> list[tuple[str, Any]]:
@@ -420,8 +426,9 @@ class Run:
             if node is None:
                 names = ", ".join(map(repr, self.graph.nodes))
                 raise UsageError(
-                    f"Thread {self.thread_id!r} waits for node {pending.name!r}, which this graph does not have (it has "
-                    f"{names}). Go on with the graph that made it, or say what runs next: update_state(…, as_node=…)."
+                    f"Thread {self.thread_id!r} waits for node {pending.name!r}, which this graph does not have (it "
+                    f"has {names}). Go on with the graph that made it, or say what runs next: "
+                    "update_state(…, as_node=…)."
                 )
             task = self.make_task(node, pending.path, pending.arg, pending.id if is_head else None)
             if pending.id in ended and (is_head or pending.name == START):
@@ -441,7 +448,7 @@ class Run:
                     task.input = dict(self.state)
         return await self.save("update")
 
-    def _repair(self, repair: Any) -> bool:
+    def mend(self, repair: Any) -> bool:
         """Mend what a broken-off run or another program left in the state; whether anything had to be."""
         mended: dict[str, Any] = {} if repair is None else repair(self.state)
         if mended:
@@ -451,45 +458,6 @@ class Run:
                 if task.arg is NO_ARG:
                     task.input = dict(self.state)
         return bool(mended)
-
-    async def _leave(self, error: BaseException) -> None:
-        """The run ends before its end. What was done is kept, and the thread can go on."""
-        if isinstance(error, ParentCommand):
-            if self.parent is None:
-                raise InvalidUpdateError(
-                    f"Command(graph=Command.PARENT) was returned in {self.graph.name!r}, and there is no graph around it. "
-                    "Add it as a node of another graph, or leave graph= out."
-                ) from None
-            return
-        done = [(task.name, task.writes) for task in self.tasks if task.done]
-        before = self.state
-        state, changed = joined(self.graph.channels, before, done)
-        if isinstance(error, Exception):
-            if isinstance(error, LoopwrightError) or not hasattr(error, "state"):
-                mended = self.graph.repair(state) if self.graph.repair else {}
-                with suppress(Exception):  # an exception class of the user's may refuse attributes
-                    error.state = self.public({**state, **mended})  # type: ignore[attr-defined]
-        elif self.saver is not None and self.graph.repair is not None:
-            self.state = state
-            if self._repair(self.graph.repair):
-                self.unsaved |= changed
-                self.tasks = []
-                self.step += 1
-                await self.save("loop", at_exit=True)
-                return
-            self.state = before
-        if self.durability == "exit" and self.begun:
-            try:
-                await self.save("loop", at_exit=True)
-            except Exception as failure:  # noqa: BLE001 - what ended the run is what its caller has to know
-                error.add_note(f"The state could not be saved: {failure!r}")
-
-    def _out_of_steps(self) -> GraphRecursionError:
-        return GraphRecursionError(
-            f"{self._step_limit} steps were made and the graph has not ended (recursion_limit={self._step_limit}). "
-            'Raise it with config={"recursion_limit": …}, or give the graph a way to end; '
-            "the state so far is in error.state."
-        )
 
     # ---- the saver
 
@@ -528,7 +496,7 @@ class Run:
             step=self.step,
             source=source,
             metadata=self.metadata_saved(),
-            created_at=datetime.fromtimestamp(self.port.now(), timezone.utc).isoformat(),
+            created_at=datetime.fromtimestamp(self.port.now(), UTC).isoformat(),
             values=values,
             pending=tuple(Pending(task.id, task.name, task.path, task.arg) for task in self.tasks),
             writes=[(t.id, *write) for t in self.tasks if t.done for write in saved_form(t.writes, t.goto)],
@@ -568,7 +536,9 @@ def _metadata_of(config: RunnableConfig) -> dict[str, Any]:
     plain = {
         key: value
         for key, value in configurable.items()
-        if isinstance(value, (str, int, float, bool)) and not key.startswith("__") and key not in ("checkpoint_id", "checkpoint_ns")
+        if isinstance(value, (str, int, float, bool))
+        and not key.startswith("__")
+        and key not in ("checkpoint_id", "checkpoint_ns")
     }
     return {**plain, **(config.get("metadata") or {})}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from threading import RLock
 from typing import Any, Final
 
@@ -85,7 +85,7 @@ def _checkpoint(event: CheckpointSaved) -> dict[str, Any]:
 
 def _debug(kind: str, view: View) -> View:
     def show(event: Any) -> dict[str, Any]:
-        stamp = datetime.fromtimestamp(event.time, timezone.utc).isoformat()
+        stamp = datetime.fromtimestamp(event.time, UTC).isoformat()
         return {"step": event.step, "timestamp": stamp, "type": kind, "payload": view(event)}
 
     return show
@@ -238,7 +238,8 @@ class Feed:
 
     def token_teller(self, path: tuple[str, ...], metadata: dict[str, Any]) -> Callable[[Any], None]:
         """How to show the tokens of one model call. Where the `messages` view is all that is read of them, that view is
-        made and the fact behind it is not."""
+        made and the fact behind it is not.
+        """
         rows = self._rows.get(MessageChunk, ())
         lone = self._bare and self._modes == frozenset(("messages",))
         if self._above is not None or len(rows) != 1 or not lone or len(path) > self._base:
@@ -308,7 +309,9 @@ def _part(mode: str, event: Event, chunk: Any) -> dict[str, Any]:
     return part
 
 
-def replay(events: Iterable[Event], modes: str | Sequence[str], *, subgraphs: bool = False, version: str = "v1") -> Iterator[Any]:
+def replay(
+    events: Iterable[Event], modes: str | Sequence[str], *, subgraphs: bool = False, version: str = "v1"
+) -> Iterator[Any]:
     """The chunks that `stream` would have shown of these facts."""
     names, single = check_modes(modes)
     outbox = Outbox()

@@ -1,7 +1,7 @@
 """Nodes and branches: what runs in a step, and what decides where it goes on.
 
-A node is one coroutine function from a `Task` to an update. Functions of the user's become one here, once, when they are
-added: which of `config`, `runtime`, `writer`, `store` they take is read from their signature, never per call.
+A node is one coroutine function from a `Task` to an update. Functions of the user's become one here, once, when they
+are added: which of `config`, `runtime`, `writer`, `store` they take is read from their signature, never per call.
 """
 
 from __future__ import annotations
@@ -27,7 +27,19 @@ Injector = Callable[["Task"], Any]
 class Node:
     """One step of work, and the fixed edges that leave it."""
 
-    __slots__ = ("branches", "destinations", "edges", "hidden", "metadata", "name", "pulled", "retry", "run", "subgraph", "tags")
+    __slots__ = (
+        "branches",
+        "destinations",
+        "edges",
+        "hidden",
+        "metadata",
+        "name",
+        "pulled",
+        "retry",
+        "run",
+        "subgraph",
+        "tags",
+    )
 
     def __init__(
         self,
@@ -79,7 +91,9 @@ class Branch:
     ) -> None:
         self.path = path
         self.name: str = getattr(path, "__name__", type(path).__name__)
-        self.path_map = dict(path_map) if isinstance(path_map, Mapping) else None if path_map is None else {n: n for n in path_map}
+        self.path_map = (
+            dict(path_map) if isinstance(path_map, Mapping) else None if path_map is None else {n: n for n in path_map}
+        )
         """From what the function returns to the node it means; None: it returns node names."""
         self.plain = plain
         """One of our own functions, called as it is: `path(task, state)`."""
@@ -94,7 +108,9 @@ class Branch:
     async def choose(self, task: Task, state: Mapping[str, Any]) -> list[str | Send]:
         """The answer of a user's function: node names and sends. Raises `UsageError` for one that means neither."""
         given = {name: inject(task) for name, inject in self._given}
-        answer = await task.run.port.call(self.path, task.run.shaped(cast("dict[str, Any]", state)), is_async=self.is_async, **given)
+        answer = await task.run.port.call(
+            self.path, task.run.shaped(cast("dict[str, Any]", state)), is_async=self.is_async, **given
+        )
         answers = list(cast("list[Any]", answer)) if isinstance(answer, (list, tuple)) else [answer]
         return [self._target(one) for one in answers]
 
@@ -106,19 +122,26 @@ class Branch:
                 return self.path_map[answer]
             except (KeyError, TypeError):
                 known = ", ".join(map(repr, self.path_map))
-                raise UsageError(f"Conditional edge {self.name!r} returned {answer!r}; its path_map has {known}.") from None
+                raise UsageError(
+                    f"Conditional edge {self.name!r} returned {answer!r}; its path_map has {known}."
+                ) from None
         if isinstance(answer, str):
             return answer
         if answer is None:
             return END
-        raise UsageError(f"Conditional edge {self.name!r} must return a node's name, a Send or a list of them; got {answer!r}.")
+        raise UsageError(
+            f"Conditional edge {self.name!r} must return a node's name, a Send or a list of them; got {answer!r}."
+        )
 
 
 def is_coroutine_function(function: Any) -> bool:
-    """Whether calling it gives a coroutine: a coroutine function, a partial of one, an object with `async def __call__`."""
+    """Whether calling it gives a coroutine: it is a coroutine function, a partial of one, or its `__call__` is one."""
     while hasattr(function, "func") and hasattr(function, "keywords"):
         function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(cast(Any, type(function)), "__call__", None))
+    if inspect.iscoroutinefunction(function):
+        return True
+    kind = cast("type[Any]", type(function))
+    return inspect.iscoroutinefunction(getattr(kind, "__call__", None))  # noqa: B004 - not whether, but which
 
 
 def node_from(name: str, action: Any, view: View | None = None, **options: Any) -> Node:
@@ -138,7 +161,9 @@ def node_from(name: str, action: Any, view: View | None = None, **options: Any) 
     if not callable(action) and hasattr(action, "invoke"):
         return _runnable_node(name, action, options)
     if not callable(action):
-        raise UsageError(f"Node {name!r} must be a function or something with .invoke; got {type(action).__name__}: {action!r}.")
+        raise UsageError(
+            f"Node {name!r} must be a function or something with .invoke; got {type(action).__name__}: {action!r}."
+        )
     function, is_async = action, is_coroutine_function(action)
     given = _injected(function, f"node {name!r}")
 
@@ -173,8 +198,8 @@ def _message_key(task: Task) -> str:
     keys = task.run.graph.message_keys
     if len(keys) != 1:
         raise UsageError(
-            f"Node {task.name!r} is a model, which needs a state with one key of messages (MessagesState has it); this one "
-            f"has {len(keys)}. Put a function around it: lambda state: {{…: model.invoke(state[…])}}."
+            f"Node {task.name!r} is a model, which needs a state with one key of messages (MessagesState has it); this "
+            f"one has {len(keys)}. Put a function around it: lambda state: {{…: model.invoke(state[…])}}."
         )
     return next(iter(keys))
 
@@ -195,14 +220,18 @@ def _injected(function: Any, where: str) -> tuple[tuple[str, Injector], ...]:
         return ()
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)]
     if not positional:
-        raise UsageError(f"The function of {where} takes no argument; it must take the state: def {getattr(function, '__name__', 'node')}(state).")
+        name = getattr(function, "__name__", "node")
+        raise UsageError(f"The function of {where} takes no argument; it must take the state: def {name}(state).")
     rest = [p for p in parameters if p is not positional[0]]
     given: list[tuple[str, Injector]] = []
     for parameter in rest:
         inject = _BY_NAME.get(parameter.name)
         if inject is not None:
             given.append((parameter.name, inject))
-        elif parameter.default is parameter.empty and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        elif parameter.default is parameter.empty and parameter.kind not in (
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+        ):
             raise UsageError(
                 f"The function of {where} wants a parameter {parameter.name!r} that nothing fills. "
                 f"Besides the state it may take {', '.join(_BY_NAME)}; give others a default."

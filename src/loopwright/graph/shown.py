@@ -1,7 +1,7 @@
 """Chunks that answer the usual mistakes of their readers.
 
-They are the plain dict and the plain tuple that users know, and equal to them. What is asked of one by mistake (a token of
-an update, a state of a token) is answered with the loop that would have worked.
+They are the plain dict and the plain tuple that users know, and equal to them. What is asked of one by mistake (a token
+of an update, a state of a token) is answered with the loop that would have worked.
 """
 
 from __future__ import annotations
@@ -29,24 +29,25 @@ class UpdateChunk(dict[str, Any]):
         code, at = frame.f_code.co_code, frame.f_lasti
         if len(self) == 1 and code[at] == _UNPACK and code[at + 1] == 2:
             raise TypeError(
-                f"the default stream_mode is \"updates\", and its chunks are dicts, {{node: update}}, not pairs. "
+                f'the default stream_mode is "updates", and its chunks are dicts, {{node: update}}, not pairs. '
                 f"For single tokens write: {_TOKENS}"
             )
         return super().__iter__()
 
     def __missing__(self, key: str) -> Any:
         if key in ("messages", "structured_response"):
+            nodes = list(self.keys())
             raise KeyError(
-                f"{key!r}: this chunk is one step's change, {{node: update}} of {', '.join(map(repr, self.keys()))}, not the "
-                f"state. Write chunk[{next(iter(self.keys()), 'model')!r}][{key!r}], stream_mode=\"values\" for whole states, "
-                f"or {_RESULT}"
+                f"{key!r}: this chunk is one step's change, {{node: update}} of {', '.join(map(repr, nodes))}, not the "
+                f"state. Write chunk[{(nodes or ['model'])[0]!r}][{key!r}], "
+                f'stream_mode="values" for whole states, or {_RESULT}'
             )
         raise KeyError(key)
 
     def __getattr__(self, name: str) -> Any:
         if name in ("content", "text", "tool_calls", "content_blocks"):
             raise AttributeError(
-                f"a chunk of stream_mode=\"updates\" (the default) is a dict, {{node: update}}, and has no {name!r}. "
+                f'a chunk of stream_mode="updates" (the default) is a dict, {{node: update}}, and has no {name!r}. '
                 f"For single tokens write: {_TOKENS}. For the answer: {_RESULT}; result.text"
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -60,11 +61,11 @@ class TokenPair(tuple[Any, dict[str, Any]]):
     def __getattr__(self, name: str) -> Any:
         if name in ("items", "keys", "values", "get"):
             raise AttributeError(
-                f"a chunk of stream_mode=\"messages\" is a pair, (token, metadata), and has no {name!r}. "
+                f'a chunk of stream_mode="messages" is a pair, (token, metadata), and has no {name!r}. '
                 f"Write: {_TOKENS}. For the steps' changes: {_UPDATES}"
             )
         if name in ("content", "text", "tool_calls", "tool_call_chunks", "usage_metadata"):
             raise AttributeError(
-                f"a chunk of stream_mode=\"messages\" is a pair, (token, metadata), and has no {name!r}. Write: {_TOKENS}"
+                f'a chunk of stream_mode="messages" is a pair, (token, metadata), and has no {name!r}. Write: {_TOKENS}'
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -22,7 +22,7 @@ __all__ = ["get_state", "get_state_history", "update_state"]
 
 
 def get_state(graph: CompiledStateGraph, config: RunnableConfig) -> StateSnapshot:
-    """The thread at its head, or at `config["configurable"]["checkpoint_id"]`; an empty snapshot of one that has none."""
+    """The thread at its head, or at the checkpoint that `config` names; an empty snapshot where there is none."""
     saver, config = _saver_of(graph, config)
     place = config.get("configurable") or {}
     record = saver.load(place["thread_id"], place.get("checkpoint_ns", ""), place.get("checkpoint_id"))
@@ -43,7 +43,9 @@ def get_state_history(
     saver, config = _saver_of(graph, config)
     place = config.get("configurable") or {}
     before_id = (before.get("configurable") or {}).get("checkpoint_id") if before else None
-    records = saver.walk(place["thread_id"], place.get("checkpoint_ns", ""), before=before_id, filter=filter, limit=limit)
+    records = saver.walk(
+        place["thread_id"], place.get("checkpoint_ns", ""), before=before_id, filter=filter, limit=limit
+    )
     return (_snapshot(graph, record, is_now=False) for record in records)
 
 

@@ -99,7 +99,8 @@ def channels_of(schema: Any) -> dict[str, Channel]:
     """The channels a schema declares, by key. Worked out once for each class."""
     if not isinstance(schema, type):
         raise UsageError(
-            f"A state schema must be a class with annotated keys, such as a TypedDict; got {type(schema).__name__}: {schema!r}."
+            "A state schema must be a class with annotated keys, such as a TypedDict; "
+            f"got {type(schema).__name__}: {schema!r}."
         )
     known = _known.get(schema)
     if known is None:
@@ -204,8 +205,8 @@ def merge_channels(schemas: Iterable[Any]) -> dict[str, Channel]:
                 merged[name] = channel
             elif channel.reducer is not None and known.reducer is not channel.reducer:
                 raise UsageError(
-                    f"State key {name!r} is declared with two different reducers, {known.reducer!r} and {channel.reducer!r}. "
-                    "Use one, or give one of the keys another name."
+                    f"State key {name!r} is declared with two different reducers, {known.reducer!r} and "
+                    f"{channel.reducer!r}. Use one, or give one of the keys another name."
                 )
     return merged
 

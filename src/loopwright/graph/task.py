@@ -93,7 +93,9 @@ class Task:
     @property
     def config(self) -> RunnableConfig:
         """The run's config, with this task's place in it."""
-        return merge_configs(self.run.config, {"metadata": self.metadata, "configurable": {"checkpoint_ns": self.namespace}})
+        return merge_configs(
+            self.run.config, {"metadata": self.metadata, "configurable": {"checkpoint_ns": self.namespace}}
+        )
 
     @property
     def runtime(self) -> Runtime[Any]:

@@ -30,8 +30,8 @@ def writes_of(answer: Any, name: str) -> tuple[Any, list[tuple[str, Any]], Seque
     update = as_update(answer)
     if update is None:
         raise InvalidUpdateError(
-            f"Node {name!r} returned {type(answer).__name__} {answer!r:.80}. Return a dict from state key to its update "
-            '(return {"key": value}), a Command, or None for no change.'
+            f"Node {name!r} returned {type(answer).__name__} {answer!r:.80}. Return a dict from state key to its "
+            'update (return {"key": value}), a Command, or None for no change.'
         )
     return update, list(update.items()), ()
 

@@ -1,0 +1,61 @@
+"""How a run ends before its end: with an error, a cancellation, a command for the graph around, a reader that has gone.
+
+What was done is kept, and the thread can go on. Whatever goes wrong on the way out, what ended the run is what its
+caller is told.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from loopwright.errors import GraphRecursionError, InvalidUpdateError, LoopwrightError, ParentCommand
+from loopwright.graph.saved import joined
+
+if TYPE_CHECKING:
+    from loopwright.graph.engine import Run
+
+__all__ = ["leave", "out_of_steps"]
+
+
+async def leave(run: Run, error: BaseException) -> None:
+    """Put a run that `error` ends in order."""
+    if isinstance(error, ParentCommand):
+        if run.parent is None:
+            raise InvalidUpdateError(
+                f"Command(graph=Command.PARENT) was returned in {run.graph.name!r}, and there is no graph around it. "
+                "Add it as a node of another graph, or leave graph= out."
+            ) from None
+        return
+    repair = run.graph.repair
+    before = run.state
+    done = [(task.name, task.writes) for task in run.tasks if task.done]
+    state, changed = joined(run.graph.channels, before, done)
+    if isinstance(error, Exception):
+        if isinstance(error, LoopwrightError) or not hasattr(error, "state"):
+            mended = repair(state) if repair else {}
+            with suppress(Exception):  # an exception class of the user's may refuse attributes
+                error.state = run.public({**state, **mended})  # type: ignore[attr-defined]
+    elif run.saver is not None and repair is not None:
+        run.state = state
+        if run.mend(repair):
+            run.unsaved |= changed
+            run.tasks = []
+            run.step += 1
+            await run.save("loop", at_exit=True)
+            return
+        run.state = before
+    if run.durability == "exit" and run.begun:
+        try:
+            await run.save("loop", at_exit=True)
+        except Exception as failure:  # noqa: BLE001 - what ended the run is what its caller has to know
+            error.add_note(f"The state could not be saved: {failure!r}")
+
+
+def out_of_steps(limit: int) -> GraphRecursionError:
+    """The error of a run that has made as many steps as it may."""
+    return GraphRecursionError(
+        f"{limit} steps were made and the graph has not ended (recursion_limit={limit}). "
+        'Raise it with config={"recursion_limit": …}, or give the graph a way to end; '
+        "the state so far is in error.state."
+    )
