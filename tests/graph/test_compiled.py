@@ -240,6 +240,7 @@ def test_one_graph_serves_many_runs_at_the_same_time():
 
     async def main() -> list[Any]:
         async def one(n: int) -> Any:
+            result = None
             for _ in range(3):
                 result = await graph.ainvoke({"log": [n]}, thread(str(n)))
             return result

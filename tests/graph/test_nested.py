@@ -80,7 +80,8 @@ def test_paths_name_each_task_on_the_way(world: World):
     places: list[str] = []
 
     def look(state: Any) -> dict[str, Any]:
-        places.append(get_config()["configurable"]["checkpoint_ns"])
+        config: Any = get_config()
+        places.append(config["configurable"]["checkpoint_ns"])
         return {"log": [1]}
 
     graph = chain(("out", chain(("mid", chain(("core", look)).compile())).compile())).compile()

@@ -18,14 +18,13 @@ from loopwright.graph.runtime import Runtime, get_runtime
 from loopwright.graph.task import Task
 from loopwright.graph.types import Command, RetryPolicy, Send
 from loopwright.messages import AIMessage, AIMessageChunk, HumanMessage
-from loopwright.scope import RunnableConfig
 from loopwright.testing import ManualClock, ScriptedModel, say
 from tests.graph.worlds import Asyncio, Log, World, both_worlds, chain
 
 # --- signatures -----------------------------------------------------------------
 
 
-def plain(state, config: RunnableConfig, *, runtime: Runtime[Any], writer, store, extra=3):
+def plain(state, config: Any, *, runtime: Runtime[Any], writer, store, extra=3):
     writer("said")
     return {"log": [config["tags"], runtime.context, store, extra]}
 
@@ -130,7 +129,7 @@ def test_what_a_node_can_ask_from_below(world: World):
     found: dict[str, Any] = {}
 
     def deep() -> None:
-        config = get_config()
+        config: Any = get_config()
         found["metadata"] = {k: v for k, v in config["metadata"].items() if k.startswith("langgraph")}
         found["place"] = config["configurable"]["checkpoint_ns"]
         found["store"] = get_store()

@@ -11,7 +11,7 @@ import pytest
 
 from loopwright.graph import END, START, CompiledStateGraph, StateGraph
 
-__all__ = ["Log", "Thread", "World", "both_worlds", "chain", "thread"]
+__all__ = ["Asyncio", "Counted", "Log", "Once", "Thread", "World", "both_worlds", "chain", "side_by_side", "thread"]
 
 
 class World:
@@ -83,7 +83,8 @@ class Asyncio(World):
 
 both_worlds = pytest.mark.parametrize("world", [World(), Asyncio()], ids=["blocking", "asyncio"])
 
-Thread = dict[str, Any]
+Thread = Any
+"""A config; what a user writes is a plain dict."""
 
 
 def thread(name: str = "1", **more: Any) -> Thread:
@@ -97,7 +98,7 @@ class Log(TypedDict):
     log: Annotated[list[Any], operator.add]
 
 
-def chain(*nodes: tuple[str, Callable[..., Any]] | str, state: Any = Log) -> StateGraph:
+def chain(*nodes: tuple[str, Any] | str, state: Any = Log) -> StateGraph:
     """A builder of nodes one after the other; a bare name is a node that writes its own name."""
     builder = StateGraph(state)
     pairs: Sequence[Any] = [(node, _says(node)) if isinstance(node, str) else node for node in nodes]
@@ -109,3 +110,34 @@ def chain(*nodes: tuple[str, Callable[..., Any]] | str, state: Any = Log) -> Sta
 
 def _says(name: str) -> Callable[[Any], Any]:
     return lambda state: {"log": [name]}
+
+
+class Once:
+    """A node or question that fails the first time."""
+
+    def __init__(self, answer: Any, error: BaseException | None = None) -> None:
+        self.answer, self.error, self.runs = answer, error or ConnectionError("down"), 0
+
+    def __call__(self, state: Any) -> Any:
+        self.runs += 1
+        if self.runs == 1:
+            raise self.error
+        return self.answer
+
+
+class Counted:
+    """A node that counts its runs."""
+
+    def __init__(self, answer: Any = None) -> None:
+        self.answer, self.runs = answer, 0
+
+    def __call__(self, state: Any) -> Any:
+        self.runs += 1
+        return self.answer
+
+
+def side_by_side(**nodes: Callable[..., Any]) -> StateGraph:
+    builder = StateGraph(Log)
+    for name, node in nodes.items():
+        builder.add_node(name, node).add_edge(START, name)
+    return builder

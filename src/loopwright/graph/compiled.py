@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledStateGraph", "Parts"]
 
-StreamModes = str | Sequence[str] | None
+_StreamModes = str | Sequence[str] | None
 _DURABILITIES = ("sync", "async", "exit")
 
 
@@ -94,8 +94,8 @@ class CompiledStateGraph:
         config: RunnableConfig | None = None,
         *,
         context: Any = None,
-        stream_mode: StreamModes = "values",
-        print_mode: StreamModes = (),
+        stream_mode: _StreamModes = "values",
+        print_mode: _StreamModes = (),
         output_keys: str | Sequence[str] | None = None,
         durability: Literal["sync", "async", "exit"] | None = None,
         version: Literal["v1", "v2"] = "v1",
@@ -126,8 +126,8 @@ class CompiledStateGraph:
         config: RunnableConfig | None = None,
         *,
         context: Any = None,
-        stream_mode: StreamModes = "values",
-        print_mode: StreamModes = (),
+        stream_mode: _StreamModes = "values",
+        print_mode: _StreamModes = (),
         output_keys: str | Sequence[str] | None = None,
         durability: Literal["sync", "async", "exit"] | None = None,
         version: Literal["v1", "v2"] = "v1",
@@ -157,8 +157,8 @@ class CompiledStateGraph:
         config: RunnableConfig | None = None,
         *,
         context: Any = None,
-        stream_mode: StreamModes = None,
-        print_mode: StreamModes = (),
+        stream_mode: _StreamModes = None,
+        print_mode: _StreamModes = (),
         durability: Literal["sync", "async", "exit"] | None = None,
         subgraphs: bool = False,
         version: Literal["v1", "v2"] = "v1",
@@ -178,8 +178,8 @@ class CompiledStateGraph:
         config: RunnableConfig | None = None,
         *,
         context: Any = None,
-        stream_mode: StreamModes = None,
-        print_mode: StreamModes = (),
+        stream_mode: _StreamModes = None,
+        print_mode: _StreamModes = (),
         durability: Literal["sync", "async", "exit"] | None = None,
         subgraphs: bool = False,
         version: Literal["v1", "v2"] = "v1",
@@ -244,14 +244,14 @@ class CompiledStateGraph:
         run.budget = self.budget_for(run, parent)
         return run
 
-    def _feed(self, stream_mode: StreamModes, print_mode: StreamModes, *, subgraphs: bool, version: str) -> Feed:
+    def _feed(self, stream_mode: _StreamModes, print_mode: _StreamModes, *, subgraphs: bool, version: str) -> Feed:
         modes, single = check_modes("updates" if stream_mode is None else stream_mode)
         printed, _ = check_modes(print_mode or ())
         if self.debug:
             printed = [*printed, "debug"]
         return Feed(Outbox(), modes, single=single, subgraphs=subgraphs, version=version, printed=printed)
 
-    def _printing(self, print_mode: StreamModes) -> Feed | None:
+    def _printing(self, print_mode: _StreamModes) -> Feed | None:
         """For a run that nobody reads: a feed that only prints, None if nothing is to be printed."""
         if not print_mode and not self.debug:
             return None

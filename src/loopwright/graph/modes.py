@@ -37,7 +37,7 @@ __all__ = ["MODES", "SKIP", "Feed", "check_modes", "replay"]
 SKIP: Final = object()
 """A row's answer for "nothing to show of this one"."""
 
-View = Callable[[Any], Any]
+_View = Callable[[Any], Any]
 
 
 def _values(event: StepCommitted) -> Any:
@@ -83,7 +83,7 @@ def _checkpoint(event: CheckpointSaved) -> dict[str, Any]:
     }
 
 
-def _debug(kind: str, view: View) -> View:
+def _debug(kind: str, view: _View) -> _View:
     def show(event: Any) -> dict[str, Any]:
         stamp = datetime.fromtimestamp(event.time, UTC).isoformat()
         return {"step": event.step, "timestamp": stamp, "type": kind, "payload": view(event)}
@@ -111,7 +111,7 @@ _ALL: Final = (
     RunFinished,
 )
 
-MODES: Final[dict[str, dict[type[Event], View]]] = {
+MODES: Final[dict[str, dict[type[Event], _View]]] = {
     "values": {StepCommitted: _values},
     "updates": {TaskFinished: _update},
     "messages": {
@@ -185,7 +185,7 @@ class Feed:
         """Messages that were told of: ids at the root, `(path, id)` in nested runs."""
         self._bare = single and not subgraphs and not printed and version == "v1"
         shape = _shape(single=single, subgraphs=subgraphs, version=version)
-        self._rows: dict[type[Event], list[tuple[View, Callable[[Event, Any], None], bool]]] = {}
+        self._rows: dict[type[Event], list[tuple[_View, Callable[[Event, Any], None], bool]]] = {}
         ordered = sorted(modes, key="debug".__eq__)  # of one fact, `debug` shows what other modes have shown already
         for mode, show in [(mode, self._sender(shape(mode))) for mode in ordered] + [(m, _printer(m)) for m in printed]:
             for kind, view in (_told_once() if subgraphs and mode == "messages" else MODES[mode]).items():
@@ -281,7 +281,7 @@ def _shape(*, single: bool, subgraphs: bool, version: str) -> Callable[[str], Ca
     return lambda mode: lambda event, chunk: (mode, chunk)
 
 
-def _told_once() -> dict[type[Event], View]:
+def _told_once() -> dict[type[Event], _View]:
     """`messages` with nested runs: what a nested run has shown is not shown again by the run that it answers to."""
     shown: set[str | None] = set()
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Branch", "Node", "from_outside", "is_coroutine_function", "node_from"]
 
-Run = Callable[["Task"], Awaitable[Any]]
-View = Callable[[dict[str, Any]], Any]
-Injector = Callable[["Task"], Any]
+_Work = Callable[["Task"], Awaitable[Any]]
+_View = Callable[[dict[str, Any]], Any]
+_Injector = Callable[["Task"], Any]
 
 
 class Node:
@@ -44,7 +44,7 @@ class Node:
     def __init__(
         self,
         name: str,
-        run: Run,
+        run: _Work,
         *,
         retry: Sequence[RetryPolicy] = (),
         metadata: Mapping[str, Any] | None = None,
@@ -144,7 +144,7 @@ def is_coroutine_function(function: Any) -> bool:
     return inspect.iscoroutinefunction(getattr(kind, "__call__", None))  # noqa: B004 - not whether, but which
 
 
-def node_from(name: str, action: Any, view: View | None = None, **options: Any) -> Node:
+def node_from(name: str, action: Any, view: _View | None = None, **options: Any) -> Node:
     """A node from a function, a compiled graph, or anything with `invoke` (a model, say).
 
     `view` makes what a function is given of the graph's state; without it, it is given all, in the graph's schema.
@@ -204,7 +204,7 @@ def _message_key(task: Task) -> str:
     return next(iter(keys))
 
 
-_BY_NAME: dict[str, Injector] = {
+_BY_NAME: dict[str, _Injector] = {
     "config": lambda task: task.config,
     "runtime": lambda task: task.runtime,
     "writer": lambda task: task.writer,
@@ -212,7 +212,7 @@ _BY_NAME: dict[str, Injector] = {
 }
 
 
-def _injected(function: Any, where: str) -> tuple[tuple[str, Injector], ...]:
+def _injected(function: Any, where: str) -> tuple[tuple[str, _Injector], ...]:
     """Which of our values a function takes after the state, by parameter name."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -223,7 +223,7 @@ def _injected(function: Any, where: str) -> tuple[tuple[str, Injector], ...]:
         name = getattr(function, "__name__", "node")
         raise UsageError(f"The function of {where} takes no argument; it must take the state: def {name}(state).")
     rest = [p for p in parameters if p is not positional[0]]
-    given: list[tuple[str, Injector]] = []
+    given: list[tuple[str, _Injector]] = []
     for parameter in rest:
         inject = _BY_NAME.get(parameter.name)
         if inject is not None:

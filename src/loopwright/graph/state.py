@@ -23,6 +23,7 @@ __all__ = [
     "OmitFromOutput",
     "OmitFromSchema",
     "PrivateStateAttr",
+    "Reducer",
     "Schema",
     "as_update",
     "channels_of",
@@ -61,6 +62,7 @@ class EphemeralValue:
 
 
 Reducer = Callable[[Any, Any], Any]
+"""From what a key holds and an update of it to what it holds then."""
 _ABSENT: Final = object()
 
 

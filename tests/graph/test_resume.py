@@ -1,0 +1,200 @@
+"""Going on after a failure: what has ended is not run again, what was said is not lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from loopwright.checkpoint.memory import InMemorySaver
+from loopwright.errors import (
+    EmptyInputError,
+    InvalidUpdateError,
+    UsageError,
+)
+from loopwright.graph import START, StateGraph
+from loopwright.graph.types import Command, Send
+from tests.graph.worlds import Counted, Log, Once, World, both_worlds, chain, side_by_side, thread
+
+# --- going on after a failure ---------------------------------------------------
+
+
+@both_worlds
+def test_turns_of_a_thread_go_on_and_threads_never_mix(world: World):
+    graph = chain("a").compile(checkpointer=InMemorySaver())
+    assert world.invoke(graph, {"log": [1]}, thread("x")) == {"log": [1, "a"]}
+    assert world.invoke(graph, {"log": [2]}, thread("y")) == {"log": [2, "a"]}
+    assert world.invoke(graph, {"log": [3]}, thread("x")) == {"log": [1, "a", 3, "a"]}
+
+
+@both_worlds
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.parametrize("silent", [False, True], ids=["writes", "writes nothing"])
+def test_B11_only_what_had_not_ended_runs_again(world: World, durability, silent):
+    """A finished sibling is not run twice, whether it wrote something or not, and where it said to go counts."""
+    good = Counted(Command(goto="c") if silent else Command(update={"log": ["good"]}, goto="c"))
+    bad, after = Once({"log": ["bad"]}), Counted({"log": ["after"]})
+    graph = side_by_side(good=good, bad=bad).add_node("c", after).compile(checkpointer=InMemorySaver())
+    with pytest.raises(ConnectionError):
+        world.invoke(graph, {"log": []}, thread(), durability=durability)
+    assert world.state(graph, thread()).next == ("bad",)
+    expected = ["bad", "after"] if silent else ["bad", "good", "after"]
+    assert world.invoke(graph, None, thread(), durability=durability) == {"log": expected}
+    assert (good.runs, bad.runs, after.runs) == (1, 2, 1)
+
+
+@both_worlds
+def test_a_node_that_wrote_nothing_is_not_run_again(world: World):
+    quiet, bad = Counted(), Once({"log": ["bad"]})
+    graph = side_by_side(quiet=quiet, bad=bad).compile(checkpointer=InMemorySaver())
+    with pytest.raises(ConnectionError):
+        world.invoke(graph, {"log": []}, thread())
+    assert world.invoke(graph, None, thread()) == {"log": ["bad"]}
+    assert quiet.runs == 1
+
+
+@both_worlds
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+def test_B42_a_routing_that_failed_is_done_again(world: World, durability):
+    """The node before it is not: what it wrote is on record."""
+    work, route, sink = Counted({"log": ["work"]}), Once("sink"), Counted({"log": ["sink"]})
+    builder = StateGraph(Log).add_node("work", work).add_node("sink", sink).add_edge(START, "work")
+    graph = builder.add_conditional_edges("work", route).compile(checkpointer=InMemorySaver())
+    with pytest.raises(ConnectionError) as caught:
+        world.invoke(graph, {"log": ["in"]}, thread(), durability=durability)
+    assert caught.value.state == {"log": ["in", "work"]}  # type: ignore
+    assert world.state(graph, thread()).values == {"log": ["in", "work"]}
+    assert world.invoke(graph, None, thread()) == {"log": ["in", "work", "sink"]}
+    assert (work.runs, route.runs, sink.runs) == (1, 2, 1)
+
+
+@both_worlds
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+def test_B42_the_first_routing_keeps_the_input(world: World, durability):
+    builder = StateGraph(Log).add_node("a", Counted({"log": ["a"]}))
+    builder.set_conditional_entry_point(Once("a"))
+    graph = builder.compile(checkpointer=InMemorySaver())
+    with pytest.raises(ConnectionError):
+        world.invoke(graph, {"log": ["in"]}, thread(), durability=durability)
+    if durability == "exit":  # nothing had begun: nothing is kept
+        with pytest.raises(EmptyInputError):
+            world.invoke(graph, None, thread())
+    else:
+        assert world.invoke(graph, None, thread()) == {"log": ["in", "a"]}
+
+
+@both_worlds
+def test_a_resumed_send_has_its_argument_and_its_place(world: World):
+    runs: list[Any] = []
+
+    def work(arg: Any) -> dict[str, Any]:
+        runs.append(arg)
+        if arg == 2 and runs.count(2) == 1:
+            raise ConnectionError("down")
+        return {"log": [arg]}
+
+    builder = StateGraph(Log).add_node("work", work)
+    builder.add_conditional_edges(START, lambda state: [Send("work", n) for n in (1, 2, 3)], ["work"])
+    graph = builder.compile(checkpointer=InMemorySaver())
+    with pytest.raises(ConnectionError):
+        world.invoke(graph, {"log": []}, thread())
+    assert world.invoke(graph, None, thread()) == {"log": [1, 2, 3]}
+    assert sorted(runs) == [1, 2, 2, 3]
+
+
+@both_worlds
+def test_a_join_survives_a_failure(world: World):
+    """`d` has seen `a` end two steps before the failure."""
+    builder = StateGraph(Log).add_node("a", Counted({"log": ["a"]})).add_node("b", Counted({"log": ["b"]}))
+    builder.add_node("b2", Once({"log": ["b2"]})).add_node("d", Counted({"log": ["d"]}))
+    builder.add_edge(START, "a").add_edge(START, "b").add_edge("b", "b2").add_edge(["a", "b2"], "d")
+    graph = builder.compile(checkpointer=InMemorySaver())
+    with pytest.raises(ConnectionError):
+        world.invoke(graph, {"log": []}, thread())
+    assert world.invoke(graph, None, thread()) == {"log": ["a", "b", "b2", "d"]}
+
+
+@both_worlds
+def test_new_input_after_a_failure_keeps_what_had_finished(world: World):
+    """The failed step is given up; what its finished tasks wrote was said and stays said."""
+    graph = side_by_side(good=Counted({"log": ["good"]}), bad=Once({"log": ["bad"]})).compile(
+        checkpointer=InMemorySaver()
+    )
+    with pytest.raises(ConnectionError):
+        world.invoke(graph, {"log": [1]}, thread())
+    assert world.state(graph, thread()).values == {"log": [1, "good"]}
+    assert world.invoke(graph, {"log": [2]}, thread()) == {"log": [1, "good", 2, "bad", "good"]}
+
+
+@both_worlds
+def test_a_thread_whose_step_cannot_be_joined_can_go_on(world: World):
+    """Two nodes write one plain key: an error each time it is tried, and no reading of the thread fails for it."""
+
+    class State(Log):
+        x: int
+
+    builder = StateGraph(State).add_node("a", lambda state: {"x": 1}).add_node("b", lambda state: {"x": 2})
+    builder.add_conditional_edges(START, lambda state: ["a", "b"] if len(state["log"]) == 1 else "a")
+    graph = builder.compile(checkpointer=InMemorySaver())
+    for given in ({"log": [1]}, None):
+        with pytest.raises(InvalidUpdateError, match="'x' was written twice") as caught:
+            world.invoke(graph, given, thread())
+        assert caught.value.state == {"log": [1]}
+        assert world.state(graph, thread()).values == {"log": [1]}
+    assert world.invoke(graph, {"log": [2]}, thread()) == {"log": [1, 2], "x": 1}
+
+
+@both_worlds
+def test_a_finished_thread_has_nothing_left_to_do(world: World):
+    node = Counted({"log": ["a"]})
+    graph = chain(("a", node)).compile(checkpointer=InMemorySaver())
+    world.invoke(graph, {"log": []}, thread())
+    assert world.invoke(graph, None, thread()) == {"log": ["a"]}
+    assert node.runs == 1
+
+
+@both_worlds
+@pytest.mark.parametrize("given", [None, Command(goto="a")])
+def test_nothing_to_go_on_with(world: World, given):
+    with pytest.raises(EmptyInputError, match=r"this graph has no checkpointer. Give it an input"):
+        world.invoke(chain("a").compile(), given)
+    with pytest.raises(EmptyInputError, match="this thread has no checkpoint yet"):
+        world.invoke(chain("a").compile(checkpointer=InMemorySaver()), given, thread())
+
+
+@both_worlds
+def test_an_answer_that_nobody_asked_for(world: World):
+    graph = chain("a").compile(checkpointer=InMemorySaver())
+    world.invoke(graph, {"log": []}, thread())
+    with pytest.raises(UsageError, match=r"Command\(resume=…\) answers a paused run, and thread '1' is not paused"):
+        world.invoke(graph, Command(resume="yes"), thread())
+
+
+@both_worlds
+def test_a_command_from_outside_changes_the_state_and_the_way(world: World):
+    graph = chain("a", "b", "c").compile(checkpointer=InMemorySaver())
+    world.invoke(graph, {"log": []}, thread())
+    assert world.invoke(graph, Command(update={"log": ["x"]}, goto="b"), thread()) == {
+        "log": ["a", "b", "c", "x", "b", "c"]
+    }
+
+
+@both_worlds
+def test_a_command_that_only_changes_the_state_goes_on_as_planned(world: World):
+    """The tasks that are due see the change; those that have ended are not run again, also after a second failure."""
+    seen: list[Any] = []
+
+    def look(state: Any) -> Any:
+        seen.append(list(state["log"]))
+        if len(seen) < 3:
+            raise ConnectionError("down")
+        return {"log": ["bad"]}
+
+    good = Counted({"log": ["good"]})
+    graph = side_by_side(good=good, bad=look).compile(checkpointer=InMemorySaver())
+    with pytest.raises(ConnectionError):
+        world.invoke(graph, {"log": [1]}, thread())
+    with pytest.raises(ConnectionError):
+        world.invoke(graph, Command(update={"log": [2]}), thread())
+    assert world.invoke(graph, None, thread()) == {"log": [1, 2, "bad", "good"]}
+    assert (seen, good.runs) == ([[1], [1, 2], [1, 2]], 1)
