@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,8 +16,6 @@ from loopwright.errors import (
 from loopwright.graph import START, StateGraph
 from loopwright.graph.types import Command, Send
 from tests.graph.worlds import Counted, Log, Once, World, both_worlds, chain, side_by_side, thread
-
-# --- going on after a failure ---------------------------------------------------
 
 
 @both_worlds
@@ -198,3 +197,55 @@ def test_a_command_that_only_changes_the_state_goes_on_as_planned(world: World):
         world.invoke(graph, Command(update={"log": [2]}), thread())
     assert world.invoke(graph, None, thread()) == {"log": [1, 2, "bad", "good"]}
     assert (seen, good.runs) == ([[1], [1, 2], [1, 2]], 1)
+
+
+class Dies(InMemorySaver):
+    """A saver whose process dies in one of its methods, once: before it has written, or right after."""
+
+    def __init__(self, method: str, *, after: bool, number: int) -> None:
+        super().__init__()
+        self.method, self.after, self.left = method, after, number
+
+    def _call(self, method: str, write: Callable[[], None]) -> None:
+        self.left -= method == self.method
+        dies = method == self.method and self.left == 0
+        if not dies or self.after:
+            write()
+        if dies:
+            raise KeyboardInterrupt
+
+    def save(self, record: Any, changed: Any = None, claim: int | None = None) -> None:
+        self._call("save", lambda: super(Dies, self).save(record, changed, claim))
+
+    def save_writes(
+        self, thread_id: str, ns: str, checkpoint_id: str, task_id: str, writes: Any, claim: Any = None
+    ) -> None:
+        place = (thread_id, ns, checkpoint_id, task_id)
+        self._call("save_writes", lambda: super(Dies, self).save_writes(*place, writes, claim))
+
+
+@both_worlds
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("method", ["save", "save_writes"])
+@pytest.mark.parametrize("number", range(1, 6))
+def test_B44_dying_in_any_write_runs_nothing_twice_that_was_on_record(world: World, method, number, after):
+    """A node whose result was written is never run again; where its result was lost, exactly that one is."""
+    nodes = [Counted({"log": [n]}) for n in range(3)]
+    builder = chain(*((f"n{n}", node) for n, node in enumerate(nodes)))
+    saver = Dies(method, after=after, number=number)
+    try:
+        world.invoke(builder.compile(checkpointer=saver), {"log": ["in"]}, thread())
+    except KeyboardInterrupt:
+        graph = builder.compile(checkpointer=saver)
+        fresh = world.state(graph, thread()).created_at is None
+        assert world.invoke(graph, {"log": ["in"]} if fresh else None, thread()) == {"log": ["in", 0, 1, 2]}
+    lost = number - 1 if method == "save_writes" and not after and number <= 3 else None
+    assert [node.runs for node in nodes] == [2 if n == lost else 1 for n in range(3)]
+
+
+@both_worlds
+def test_an_iterator_that_is_at_its_end_is_an_error_like_others(world: World):
+    graph = chain(("a", lambda state: next(iter(())))).compile()
+    for ask in (world.invoke, world.stream):
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            ask(graph, {"log": []})
