@@ -1,10 +1,10 @@
 """How often the packaged local model calls the right tool, and says what the tool said.
 
-    python bench/local_accuracy.py [--own-shots] [--no-ranking] [--markdown]
+    python bench/local_accuracy.py [--set second] [--own-shots] [--no-ranking] [--markdown]
 
-The prompts were written before the model was run on any of them, and nothing was tuned on them: the examples, the
-bars and the weights in `loopwright/models/local` were chosen on other prompts with other tools. One run gives the
-figures, because temperature is 0; other processors may round differently.
+The examples, the bars and the weights in `loopwright/models/local` were chosen on other prompts with other tools. Each
+set says how far it is unseen. One run gives the figures, because temperature is 0; other processors may round
+differently.
 
 right tool: the first call. right call: and its arguments (without regard to case). answer: the run ended with words
 that hold what the tool gave. no call: words where no tool fits.
@@ -63,7 +63,42 @@ def play_music(artist: str) -> str:
     return f"now playing {artist}"
 
 
-SETS: list[tuple[list[Any], list[Any], list[Ask]]] = [
+def find_train(origin: str, destination: str) -> str:
+    """Find trains between two cities."""
+    return f"{origin} to {destination} at 9:12"
+
+
+def luggage_price(bags: int) -> str:
+    """The price for a number of bags."""
+    return f"{bags * 7} euros"
+
+
+def define_word(word: str) -> str:
+    """The meaning of a word."""
+    return f"{word} is a noun or an adjective"
+
+
+def divide(a: float, b: float) -> float:
+    """Divide one number by another."""
+    return a / b
+
+
+def order_pizza(kind: str, size: Literal["small", "large"]) -> str:
+    """Order a pizza of a kind and a size."""
+    return f"a {size} pizza {kind} is on its way"
+
+
+def opening_hours(day: str) -> str:
+    """When the restaurant is open on a day."""
+    return f"{day} from 11 to 22"
+
+
+def cancel_order(number: int) -> str:
+    """Cancel an order by its number."""
+    return f"order {number} is cancelled"
+
+
+FIRST: list[tuple[list[Any], list[Any], list[Ask]]] = [
     (
         [get_weather, add],
         [
@@ -118,7 +153,79 @@ SETS: list[tuple[list[Any], list[Any], list[Ask]]] = [
         ],
     ),
 ]
-"""Tools, examples of a user's own for `--own-shots`, and the prompts."""
+"""Tools, examples of a user's own for `--own-shots`, and prompts. The numbers that shape the prompt were chosen on other
+prompts, but it was looked at here whether they hold: this set is no longer unseen.
+"""
+
+SECOND: list[tuple[list[Any], list[Any], list[Ask]]] = [
+    (
+        [find_train, luggage_price],
+        [
+            ("How do I get from Lyon to Nice by train?", "find_train", {"origin": "Lyon", "destination": "Nice"}),
+            ("What is the price of 5 suitcases?", "luggage_price", {"bags": 5}),
+            ("Trains from Ghent to Bruges, please.", "find_train", {"origin": "Ghent", "destination": "Bruges"}),
+            ("I travel with 4 bags. What does that cost?", "luggage_price", {"bags": 4}),
+        ],
+        [
+            Ask(
+                "When does the train from Vienna to Prague leave?",
+                "find_train",
+                {"origin": "Vienna", "destination": "Prague"},
+                "9:12",
+            ),
+            Ask(
+                "I need a train from Milan to Naples.",
+                "find_train",
+                {"origin": "Milan", "destination": "Naples"},
+                "9:12",
+            ),
+            Ask("What do 3 bags cost?", "luggage_price", {"bags": 3}, "21"),
+            Ask("How much do I pay for 2 bags?", "luggage_price", {"bags": 2}, "14"),
+            Ask("Good morning!"),
+        ],
+    ),
+    (
+        [define_word, divide],
+        [
+            ("What is the meaning of 'arid'?", "define_word", {"word": "arid"}),
+            ("What is 40 divided by 8?", "divide", {"a": 40, "b": 8}),
+            ("Explain the word quorum.", "define_word", {"word": "quorum"}),
+            ("Share 63 by 9.", "divide", {"a": 63, "b": 9}),
+        ],
+        [
+            Ask("What does 'frugal' mean?", "define_word", {"word": "frugal"}, "frugal"),
+            Ask("Define the word serendipity.", "define_word", {"word": "serendipity"}, "serendipity"),
+            Ask("What is 84 divided by 7?", "divide", {"a": 84, "b": 7}, "12"),
+            Ask("Divide 90 by 6.", "divide", {"a": 90, "b": 6}, "15"),
+            Ask("Thanks for your help."),
+        ],
+    ),
+    (
+        [order_pizza, opening_hours, cancel_order],
+        [
+            ("A large Hawaii, please.", "order_pizza", {"kind": "Hawaii", "size": "large"}),
+            ("Are you open on Tuesday?", "opening_hours", {"day": "Tuesday"}),
+            ("I do not want order 31 any more.", "cancel_order", {"number": 31}),
+            ("One small Salami.", "order_pizza", {"kind": "Salami", "size": "small"}),
+        ],
+        [
+            Ask("I'd like a large Margherita.", "order_pizza", {"kind": "Margherita", "size": "large"}, "margherita"),
+            Ask(
+                "A small pizza with mushrooms, please.",
+                "order_pizza",
+                {"kind": "mushrooms", "size": "small"},
+                "mushrooms",
+            ),
+            Ask("When are you open on Sunday?", "opening_hours", {"day": "Sunday"}, "11"),
+            Ask("What are your hours on Friday?", "opening_hours", {"day": "Friday"}, "11"),
+            Ask("Please cancel order 512.", "cancel_order", {"number": 512}, "512"),
+            Ask("Cancel my order number 77.", "cancel_order", {"number": 77}, "77"),
+            Ask("Who are you?"),
+            Ask("Bye!"),
+        ],
+    ),
+]
+"""Written before the model was run on it, and run only when nothing was going to change any more."""
 
 
 def same(expected: dict[str, Any], found: dict[str, Any]) -> bool:
@@ -128,10 +235,10 @@ def same(expected: dict[str, Any], found: dict[str, Any]) -> bool:
     return {key: plain(value) for key, value in expected.items()} == {key: plain(value) for key, value in found.items()}
 
 
-def run(*, own_shots: bool, ranking: bool, markdown: bool) -> None:
+def run(sets: Any, *, own_shots: bool, ranking: bool, markdown: bool) -> None:
     score = dict.fromkeys(("calls asked", "right tool", "right call", "answer", "none asked", "no call", "ended"), 0)
     started = time.perf_counter()
-    for tools, shots, asks in SETS:
+    for tools, shots, asks in sets:
         settings: dict[str, Any] = {"shots": shots} if own_shots else {}
         model = init_chat_model("local:", **settings, **({} if ranking else {"rank_tools": 0}))
         agent = create_agent(model, tools, limits=Limits(model_calls=4))
@@ -169,5 +276,11 @@ if __name__ == "__main__":
     parser.add_argument("--own-shots", action="store_true", help="with examples written for these tools")
     parser.add_argument("--no-ranking", action="store_true", help="let the model pick the tool as it writes")
     parser.add_argument("--markdown", action="store_true", help="rows of a table")
+    parser.add_argument("--set", choices=["first", "second"], default="second")
     given = parser.parse_args()
-    run(own_shots=given.own_shots, ranking=not given.no_ranking, markdown=given.markdown)
+    run(
+        FIRST if given.set == "first" else SECOND,
+        own_shots=given.own_shots,
+        ranking=not given.no_ranking,
+        markdown=given.markdown,
+    )

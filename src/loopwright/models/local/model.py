@@ -19,7 +19,7 @@ from pydantic import ConfigDict, Field, PrivateAttr
 
 from loopwright.messages import AIMessageChunk, BaseMessage
 from loopwright.models.base import BaseChatModel
-from loopwright.models.local.calls import CALL_AGAIN_AT, CALL_AT, chosen_tools, functions_of
+from loopwright.models.local.calls import CALL_AGAIN_AT, CALL_AT, MOST_ROUNDS, chosen_tools, functions_of
 from loopwright.models.local.engine import (
     Engine,
     EngineSettings,
@@ -29,7 +29,7 @@ from loopwright.models.local.engine import (
     require_engine,
 )
 from loopwright.models.local.exchange import Exchange, Plan
-from loopwright.models.local.prompt import answers_a_result, chat_messages, opening_turns, refuse_media
+from loopwright.models.local.prompt import chat_messages, opening_turns, refuse_media, rounds_so_far
 from loopwright.models.local.ranking import MOST_RANKED, Ranking
 from loopwright.models.local.shots import Shot, read_shots
 
@@ -175,7 +175,7 @@ class ChatLocal(BaseChatModel):
             self.model_name,
             functions,
             must_call=choice == "required",
-            call_at=self.call_again_at if answers_a_result(messages) else self.call_at,
+            call_at=self._bar(messages, needs_examples=shots is not None),
             ranking=ranking,
             answer=answer,
             words=words,
@@ -185,7 +185,14 @@ class ChatLocal(BaseChatModel):
         penalty = self.repeat_penalty
         if penalty is None and not self.model:
             penalty = _PENALTY_BESIDE_EXAMPLES if beside_tools else _PENALTY
-        return {} if penalty is None or answers_a_result(messages) else {"repeat_penalty": penalty}
+        return {} if penalty is None or rounds_so_far(messages) else {"repeat_penalty": penalty}
+
+    def _bar(self, messages: list[BaseMessage], *, needs_examples: bool) -> float:
+        """Probability from which on a call is made; above 1 where none may be."""
+        rounds = rounds_so_far(messages)
+        if rounds >= MOST_ROUNDS and needs_examples:
+            return 2.0
+        return self.call_again_at if rounds else self.call_at
 
     def _uses_template(self, engine: Engine) -> bool:
         if self.tool_calls == "auto":

@@ -17,7 +17,7 @@ from loopwright.errors import UsageError
 from loopwright.messages import AIMessage, BaseMessage, ChatMessage, SystemMessage, ToolMessage
 from loopwright.models.local.shots import RESULT, Shot, call_text, shot_messages
 
-__all__ = ["answers_a_result", "chat_messages", "opening_turns", "refuse_media"]
+__all__ = ["chat_messages", "opening_turns", "refuse_media", "rounds_so_far"]
 
 _HOW = 'To use one, reply only with {"tool": name, "arguments": {...}}.'
 _MEDIA = ("image", "image_url", "audio", "input_audio", "video", "file")
@@ -62,9 +62,17 @@ def opening_turns(
     return turns
 
 
-def answers_a_result(messages: Sequence[BaseMessage]) -> bool:
-    """Whether the model now reads what a tool gave."""
-    return bool(messages) and isinstance(messages[-1], ToolMessage)
+def rounds_so_far(messages: Sequence[BaseMessage]) -> int:
+    """How many times in a row the model has called tools and now reads what they gave."""
+    rounds, reading = 0, False
+    for message in reversed(messages):
+        if isinstance(message, ToolMessage):
+            reading = True
+        elif isinstance(message, AIMessage) and reading:
+            rounds, reading = rounds + 1, False
+        else:
+            break
+    return rounds
 
 
 def refuse_media(messages: Iterable[BaseMessage]) -> None:

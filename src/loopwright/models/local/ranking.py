@@ -15,7 +15,7 @@ from loopwright.models.local.calls import choice_tokens
 
 __all__ = ["MOST_RANKED", "NameScore", "Ranking"]
 
-PRIOR: Final = 0.3
+PRIOR: Final = 0.4
 """Share of a name's own likelihood that is taken off. Chosen on prompts that bench/local_accuracy.py does not use."""
 MOST_RANKED: Final = 6
 """More tools than that are not weighed: it takes a quarter of a second for each."""

@@ -27,7 +27,12 @@ _FEW_TOOLS = 6
 """Up to so many tools each gets two examples; beyond, one, and the rest of them none."""
 _MOST_TOOLS = 12
 
-_RESULTS = (("17", "The result is 17."), ("done", "The result is: done."))
+_RESULTS = (
+    ("17 kilos and heavy", "The result is: 17 kilos and heavy."),
+    ("nothing was found for it", "The result is: nothing was found for it."),
+)
+"""Of several words each: after a bare number, only the numbers are taken from a result. Two, because after one a small
+model still calls again."""
 _SMALL_TALK = (("Hello!", "Hello! How can I help you?"), ("Thank you.", "You are welcome!"))
 
 _NUMBERS = (4, 11, 31, 56, 3, 20)

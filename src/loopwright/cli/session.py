@@ -1,0 +1,138 @@
+"""A conversation at the terminal: read a line, run the agent, show the run, and again.
+
+Rules:
+
+- Ctrl-C stops the run, not the program: what was said so far stays in the thread, which goes on with the next line;
+- an error of a run is one line, and the conversation goes on;
+- the thread is the agent's own. An agent without a checkpointer gets one in memory for as long as the program runs.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from loopwright.cli.screen import Screen
+from loopwright.cli.view import RunView, usage_words
+from loopwright.errors import LoopwrightError
+from loopwright.ids import new_id
+from loopwright.messages import add_usage
+
+__all__ = ["HELP", "Session", "error_words"]
+
+HELP = """\
+/help        this
+/new         a new conversation; the old one keeps its thread
+/thread [ID] which thread this is, or go to another
+/usage       tokens so far
+/exit        leave (so does Ctrl-D); Ctrl-C stops a run"""
+
+
+class Session:
+    """One agent, one screen, one thread after the other."""
+
+    def __init__(self, agent: Any, screen: Screen, *, thread: str | None = None, debug: bool = False) -> None:
+        if agent.checkpointer is None:
+            from loopwright.checkpoint.memory import InMemorySaver
+
+            agent.checkpointer = InMemorySaver()
+        self.agent = agent
+        self.screen = screen
+        self.thread = thread or new_id()
+        self.debug = debug
+        self.usage: Any = None
+        self.runs = 0
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return {"configurable": {"thread_id": self.thread}}
+
+    def chat(self) -> None:
+        """Until `/exit` or the end of input."""
+        while True:
+            try:
+                said = self.screen.ask()
+                if said is None or said.strip() in ("/exit", "/quit"):
+                    return
+                if said.strip().startswith("/"):
+                    self._command(said.strip())
+                elif said.strip():
+                    self.turn(said)
+            except KeyboardInterrupt:
+                self.screen.line("(/exit or Ctrl-D leaves)", "dim")
+
+    def turn(self, text: str) -> RunView:
+        """One run. Never raises but for a second Ctrl-C while the first one is still being obeyed."""
+        view = RunView(self.screen)
+        self.runs += 1
+        self.screen.busy("thinks")
+        stream: Any = None
+        try:
+            given = {"messages": [{"role": "user", "content": text}]}
+            stream = self.agent.stream(given, self.config, stream_mode="events")
+            for event in stream:
+                view.show(event)
+            self.screen.line(f"· {view.summary()}", "dim")
+        except KeyboardInterrupt:
+            self._leave(stream)
+            self.screen.line("stopped; the conversation goes on where it was", "yellow")
+        except Exception as error:  # noqa: BLE001 - whatever a run raises, the conversation goes on
+            self.fail(error)
+        finally:
+            self._leave(stream)
+            self.screen.idle()
+        if view.usage:
+            self.usage = add_usage(self.usage, view.usage)
+        return view
+
+    def fail(self, error: Exception) -> None:
+        """Show an error in a line; the traceback too, where that was asked for."""
+        self.screen.error(error_words(error))
+        if self.debug:
+            self.screen.line("".join(traceback.format_exception(error)), "dim")
+
+    def welcome_back(self) -> None:
+        """Say so, if the thread has messages already."""
+        with suppress(Exception):  # a saver that cannot be read says so at the first run
+            messages = self.agent.get_state(self.config).values.get("messages") or ()
+            if messages:
+                self.screen.line(f"thread {self.thread} goes on after {len(messages)} messages", "dim")
+
+    @staticmethod
+    def _leave(stream: Any) -> None:
+        close: Callable[[], None] | None = getattr(stream, "close", None)
+        if close is not None:
+            close()
+
+    def _command(self, line: str) -> None:
+        name, _, rest = line.partition(" ")
+        match name:
+            case "/help":
+                self.screen.line(HELP)
+            case "/new":
+                self.thread = new_id()
+                self.screen.line(f"new thread {self.thread}", "dim")
+            case "/thread":
+                self.thread = rest.strip() or self.thread
+                self.screen.line(f"thread {self.thread}", "dim")
+                self.welcome_back()
+            case "/usage":
+                runs = f"{self.runs} run{'' if self.runs == 1 else 's'}"
+                self.screen.line(" · ".join(filter(None, [runs, usage_words(self.usage)])))
+            case _:
+                self.screen.line(f"there is no {name}; /help shows what there is", "yellow")
+
+
+def error_words(error: BaseException) -> str:
+    """An error in one line: its own words, and whose they are unless they are ours."""
+    words = " ".join(str(error).split()) or "no reason given"
+    name = type(error).__name__
+    return words if isinstance(error, LoopwrightError) and not _is_model_error(error) else f"{name}: {words}"
+
+
+def _is_model_error(error: BaseException) -> bool:
+    from loopwright.errors import ModelError
+
+    return isinstance(error, ModelError)
