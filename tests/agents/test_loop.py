@@ -443,12 +443,12 @@ def test_the_last_turn():
     [
         ([], None, 0),
         ([HumanMessage("hi")], None, 0),
-        ([asking("a"), HumanMessage("hi")], None, 0),
+        ([asking("a"), HumanMessage("hi")], 0, 1),
         ([HumanMessage("hi"), asking("a"), SystemMessage("note")], 1, 1),
         ([AIMessage("ok")], 0, 0),
         ([ToolMessage("x", tool_call_id="a")], None, 0),
     ],
-    ids=["nothing", "human", "answered by a human", "a note after it", "answer", "result only"],
+    ids=["nothing", "human", "a hook's word after it", "a note after it", "answer", "result only"],
 )
 def test_the_last_turn_of(messages, reply, calls):
     turn = last_turn(messages)

@@ -47,7 +47,7 @@ class Agent(CompiledStateGraph, Generic[R]):
             parts, checkpointer=checkpointer, store=store, debug=debug, name=name or "LangGraph", config=config
         )
         self.limits = limits
-        self.repair = _mended
+        self.repair, self.renew = _mended, _renewed
 
     if TYPE_CHECKING:
 
@@ -148,12 +148,12 @@ def _not_a_dict(given: Any) -> str:
 
 
 def _mended(state: dict[str, Any]) -> dict[str, Any]:
-    """What has to be replaced in a state before the run goes on: every call has its result, no old answer is left."""
-    mended: dict[str, Any] = {}
+    """What of a state has to be replaced for every call to have its result."""
     messages: list[BaseMessage] = state.get("messages") or []
     repaired = repair_history(messages)
-    if repaired is not messages:
-        mended["messages"] = repaired
-    if state.get("structured_response") is not None:
-        mended["structured_response"] = None
-    return mended
+    return {} if repaired is messages else {"messages": repaired}
+
+
+def _renewed(state: dict[str, Any]) -> dict[str, Any]:
+    """The answer of the turn before is none of this one."""
+    return {} if state.get("structured_response") is None else {"structured_response": None}

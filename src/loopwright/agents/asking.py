@@ -1,6 +1,7 @@
 """Asking the model: one call with everything around it, and what its reply amounts to.
 
-The tools are bound once when the agent is made; a call that no hook has changed costs no binding. Wrap hooks see a
+The tools are bound once when the agent is made; a call that no hook has changed costs no binding. What is sent is a
+valid history, whatever hooks have done to it. Wrap hooks see a
 `ModelRequest` and may change it, call the model any number of times, or not at all. The reply is read for a structured
 answer inside of them, so that a hook sees the result.
 """
@@ -18,8 +19,8 @@ from loopwright.agents.middleware.hooks import Hook, normalize_model_result
 from loopwright.agents.middleware.types import ModelRequest, ModelResponse
 from loopwright.agents.stop import is_notice, notice
 from loopwright.graph.types import Command
-from loopwright.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
-from loopwright.messages.pairing import with_call_ids
+from loopwright.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
+from loopwright.messages.pairing import repair_history, with_call_ids
 
 if TYPE_CHECKING:
     from loopwright.agents.turns import Turn
@@ -86,6 +87,7 @@ class Asker:
         return reply
 
     def _ask(self, task: Task, messages: list[AnyMessage]) -> Awaitable[Reply]:
+        messages = _valid(messages)
         if self.hooks:
             return self._ask_through_hooks(task, messages)
         sent = messages if self.system is None else [self.system, *messages]
@@ -105,7 +107,8 @@ class Asker:
         """A last answer without tools; None if the model fails at it."""
         system = [] if self.system is None else [self.system]
         try:
-            reply = await self._called(task, self.model, [*system, *messages, HumanMessage(prompt)], messages, None)
+            sent = [*system, *_valid(messages), HumanMessage(prompt)]
+            reply = await self._called(task, self.model, sent, messages, None)
         except Exception:  # noqa: BLE001 - the run has ended with a limit already, which is what its caller must hear
             return None
         return cast(AIMessage, reply.messages[0])
@@ -206,8 +209,9 @@ class Asker:
         else:
             bound = self._bind(request.model, request.tools, request.tool_choice, request.model_settings, plan)
         system = request.system_message
-        sent = list(request.messages) if system is None else [system, *request.messages]
-        return await self._called(task, bound, sent, request.messages, plan)
+        messages = _valid(request.messages)
+        sent = list(messages) if system is None else [system, *messages]
+        return await self._called(task, bound, sent, messages, plan)
 
     def _foreign(self, response: ModelResponse[Any]) -> Reply:
         """A response that a hook has made itself."""
@@ -219,6 +223,11 @@ class Asker:
                 call for call in (*message.tool_calls, *message.invalid_tool_calls) if call["id"] not in done
             ]
         return reply
+
+
+def _valid(messages: list[AnyMessage]) -> list[AnyMessage]:
+    """What is sent is valid, also where a hook has taken out half of a pair or put something between."""
+    return cast("list[AnyMessage]", repair_history(cast("list[BaseMessage]", messages)))
 
 
 def _around(task: Task, hook: Hook, inner: Ask, commands: list[Command[Any]]) -> Ask:

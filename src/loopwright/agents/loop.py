@@ -95,8 +95,8 @@ class Loop:
         """Where a hook has sent the run."""
         if target == "model":
             return self.again
-        if target == "tools":
-            return [Send("tools", [call]) for call in last_turn(state["messages"]).open]
+        if target == "tools" and (waiting := last_turn(state["messages"]).open):
+            return [Send("tools", [call]) for call in waiting]
         task.run.stop_reason = "jump"
         return self.exit
 

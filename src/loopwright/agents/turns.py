@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loopwright.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from loopwright.messages import AIMessage, AnyMessage, ToolMessage
 
 __all__ = ["Turn", "last_turn"]
 
@@ -58,7 +58,7 @@ class Turn:
 
 
 def last_turn(messages: Sequence[AnyMessage]) -> Turn:
-    """The last turn of a history."""
+    """The last turn of a history. What a hook has put behind the reply is passed over."""
     results: list[ToolMessage] = []
     for message in reversed(messages):
         if isinstance(message, ToolMessage):
@@ -66,6 +66,4 @@ def last_turn(messages: Sequence[AnyMessage]) -> Turn:
         elif isinstance(message, AIMessage):
             results.reverse()
             return Turn(message, results, messages[-1])
-        elif isinstance(message, HumanMessage):
-            break
     return Turn(None, [], messages[-1] if messages else None)

@@ -28,7 +28,7 @@ from loopwright.messages.base import BaseMessage, BaseMessageChunk, RemoveMessag
 from loopwright.messages.chunks import message_chunk_to_message
 from loopwright.messages.convert import convert_to_messages
 
-__all__ = ["REMOVE_ALL_MESSAGES", "Buffer", "History", "add_messages"]
+__all__ = ["REMOVE_ALL_MESSAGES", "Buffer", "History", "add_messages", "messages_with_ids"]
 
 REMOVE_ALL_MESSAGES: Final = "__remove_all__"
 """The id that a `RemoveMessage` has to empty the history."""
@@ -158,7 +158,7 @@ def add_messages(left: Any = _missing, right: Any = _missing, *, format: _Format
             raise UsageError("add_messages needs both lists: write add_messages(left, right)")
         return partial(add_messages, format=format)
     history = left if left.__class__ is History and left._buffer is not None else _first_version(left)
-    news = _news(right)
+    news = messages_with_ids(right)
     merged = _add(history, news)
     if format is None:
         return merged
@@ -171,12 +171,12 @@ def add_messages(left: Any = _missing, right: Any = _missing, *, format: _Format
 
 def _first_version(messages: Any) -> History:
     """A history with a buffer of its own, from what is none yet."""
-    history = History(_news(messages))
+    history = History(messages_with_ids(messages))
     history._buffer = Buffer(list(history))  # pyright: ignore[reportPrivateUsage]
     return history
 
 
-def _news(messages: Any) -> list[BaseMessage]:
+def messages_with_ids(messages: Any) -> list[BaseMessage]:
     """Messages with ids, from anything."""
     if messages.__class__ is list and len(messages) == 1 and isinstance(messages[0], BaseMessage):  # nearly every step
         only: BaseMessage = messages[0]
