@@ -10,7 +10,8 @@ Rules:
   never waits. (Loading holds Python's lock: other threads stand still meanwhile, half a second for a small model.);
 - a reader that leaves stops the work at the next token; what the model is still reading, it reads to its end;
 - at exit what runs is stopped and waited for, because a native thread that calls back into a dying interpreter aborts
-  it. A forked child has none of the threads: it forgets the engines without touching them, and loads its own.
+  it. A forked child has none of the threads: it forgets the engines without touching them, loads its own, and leaves
+  llama.cpp's destructors out when it exits.
 """
 
 from __future__ import annotations
@@ -248,11 +249,15 @@ class Engine:
         self._jobs.put(None)
         if self._thread is not threading.current_thread():
             self._thread.join(timeout)
-        if self._thread.is_alive():
+        stopped = not self._thread.is_alive()
+        if _forked or not stopped:
             _keep_for_ever(self._server)
-            return False
         self._server = None
-        return True
+        return stopped
+
+    @property
+    def loaded(self) -> bool:
+        return self._server is not None
 
     def abandon(self) -> None:
         """In a forked child, where the engine's threads do not exist."""
@@ -371,6 +376,8 @@ def _asks_for_tools(address: str, key: str) -> bool:
 _engines: dict[EngineSettings, Engine] = {}
 _lock = threading.Lock()
 _watchers: list[OnLoad] = []
+_forked = False
+"""Whether this is the child of a process that had a model."""
 
 
 def engine_for(settings: EngineSettings) -> Engine:
@@ -411,11 +418,25 @@ def _keep_for_ever(server: Any) -> None:
 
 
 def _forget_in_child() -> None:
-    global _lock
+    global _lock, _forked
     _lock = threading.Lock()
+    if any(engine.loaded for engine in _engines.values()):
+        _forked = True
+        _leave_without_destructors()
     for engine in _engines.values():
         engine.abandon()
     _engines.clear()
+
+
+def _leave_without_destructors() -> None:
+    """llama.cpp has a thread of its own for all servers, and joins it when the process exits. A forked child inherits
+    the joining and not the thread. What is registered last runs first: the C library's own `_exit`, with the status.
+    """
+    import ctypes
+
+    library = ctypes.CDLL(None)
+    if hasattr(library, "on_exit"):  # Linux
+        library.on_exit(ctypes.cast(library._exit, ctypes.c_void_p), None)
 
 
 atexit.register(release_engines)

@@ -105,7 +105,7 @@ class ChatLocal(BaseChatModel):
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         shown = self.model_fields_set
-        return ((name, value) for name, value in super().__repr_args__() if name in shown and value is not None)
+        return ((name, value) for name, value in super().__repr_args__() if name in shown and value not in (None, ""))
 
     # -- the two methods ----------------------------------------------------------------------------------------------
 
