@@ -42,7 +42,7 @@ __all__ = ["MAX_REJECTED", "MAX_REMINDERS", "AnswerPlan", "Outcome", "answer_str
 Strategy: TypeAlias = ToolStrategy[Any] | ProviderStrategy[Any] | AutoStrategy[Any]
 
 MAX_REJECTED: Final = 4
-"""Replies with an answer that does not fit, in one run; the next one raises. Fewer than `Limits.repeats` has by default:
+"""Replies with an answer that does not fit, in one run; the next one raises. Fewer than `Limits.repeats` by default:
 the error names what does not fit."""
 MAX_REMINDERS: Final = 1
 """How often a model that answers in words is reminded, in one run; the next time raises."""
