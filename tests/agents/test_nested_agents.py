@@ -19,7 +19,7 @@ from loopwright.graph.message import MessagesState
 from loopwright.messages import AIMessage
 from loopwright.testing import ScriptedModel, call, say, use
 from loopwright.tools import ToolRuntime, tool
-from tests.agents.worlds import World, both_worlds, invoke, is_valid, shown, stream, thread
+from tests.agents.worlds import World, both_worlds, invoke, is_valid, shown, stream, thread, until
 
 
 def asking(inner: Any, kind: str = "def", name: str = "ask", **options: Any) -> Any:
@@ -79,7 +79,8 @@ def test_an_agent_that_is_called_in_a_reader_is_no_nested_one(world):
 
         async def read() -> None:
             async for _ in agent.astream({"messages": "hi"}):
-                texts.append((await other.ainvoke({"messages": "hi"})).text)
+                result = await other.ainvoke({"messages": "hi"})
+                texts.append(result.text)
 
         asyncio.run(read())
     assert texts == ["other"]
@@ -376,8 +377,7 @@ def test_cancelling_the_outer_run_cancels_the_inner_one():
 
     async def main() -> None:
         run = asyncio.create_task(agent.ainvoke({"messages": "hi"}, thread()))
-        while not started.is_set():
-            await asyncio.sleep(0)
+        await until(started.is_set)
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
             await run

@@ -17,7 +17,7 @@ from loopwright.errors import ServerError, UsageError
 from loopwright.messages import AIMessage, AIMessageChunk, HumanMessage
 from loopwright.testing import ScriptedModel, call, say, use
 from loopwright.tools import ToolRuntime, tool
-from tests.agents.worlds import both_worlds, invoke, is_valid, shown, stream, thread
+from tests.agents.worlds import both_worlds, invoke, is_valid, shown, stream, thread, until
 
 
 def look(city: str) -> str:
@@ -148,8 +148,7 @@ def test_a_tool_writes_to_the_stream_while_it_works(world, kind):
         write = get_stream_writer()
         for step, event in enumerate(read):
             write(step)
-            while not event.is_set():
-                await asyncio.sleep(0)
+            await until(event.is_set)
         return "done"
 
     agent = create_agent(ScriptedModel(call("work"), "ok"), [work if kind == "def" else awork])
@@ -289,7 +288,7 @@ def test_a_model_that_breaks_in_the_middle(world):
 
     def read() -> None:
         for chunk, _ in agent.stream({"messages": "hi"}, thread(), stream_mode="messages"):
-            seen.append(chunk.text)  # noqa: PERF401 - what came before the error is kept
+            seen.append(chunk.text)
 
     async def aread() -> None:
         async for chunk, _ in agent.astream({"messages": "hi"}, thread(), stream_mode="messages"):

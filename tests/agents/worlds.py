@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
@@ -52,3 +53,9 @@ def is_valid(messages: Any) -> bool:
     problem = find_broken_pair(messages)
     assert problem is None, problem
     return True
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let others run until something holds that no event of this loop tells of, such as what a thread has done."""
+    while not condition():  # noqa: ASYNC110 - that is what it is for
+        await asyncio.sleep(0)
