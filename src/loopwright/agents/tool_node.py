@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, cast
 
 from loopwright.agents.calling import Caller
 from loopwright.agents.middleware.decorators import wrap_tool_call as as_middleware
-from loopwright.agents.middleware.hooks import collect_hooks
+from loopwright.agents.middleware.hooks import Hook, collect_hooks
 from loopwright.agents.turns import last_turn
 from loopwright.errors import UsageError
 from loopwright.graph.builder import StateGraph
@@ -50,8 +50,8 @@ class ToolNode:
             )
         self.name, self.tags, self.messages_key = name, list(tags or ()), messages_key
         self.tools_by_name = listed
-        wraps = [as_middleware(wrap) for wrap in (wrap_tool_call, awrap_tool_call) if wrap is not None][:1]
-        self._caller = Caller(listed, hooks=collect_hooks(wraps).wrap_tool_call, handle_errors=handle_tool_errors)
+        hooks = _hooks_of(wrap_tool_call, awrap_tool_call)
+        self._caller = Caller(listed, hooks=hooks, handle_errors=handle_tool_errors)
 
     async def run_node(self, task: Task) -> Any:
         """Run the calls that are open in the task's state, or that were sent to it."""
@@ -120,6 +120,17 @@ class ToolNode:
             return added
         changed = {key: value for key, value in after.items() if value is not before.get(key)}
         return {**changed, self.messages_key: added}
+
+
+def _hooks_of(plain: Callable[..., Any] | None, coro: Callable[..., Any] | None) -> tuple[Hook, ...]:
+    """The hook around each call: either function, or the pair."""
+    one = plain if plain is not None else coro
+    if one is None:
+        return ()
+    middleware: Any = as_middleware(one)
+    if plain is not None and coro is not None:
+        middleware.awrap_tool_call = coro
+    return collect_hooks([middleware]).wrap_tool_call
 
 
 def tools_condition(state: Any, messages_key: str = "messages") -> str:
