@@ -22,7 +22,7 @@ _USUAL = ("agent", "graph", "app")
 def bare_agent(model: Any, system: str | None) -> Any:
     """An agent without tools. Raises what a missing key or package raises."""
     from loopwright.agents import create_agent
-    from loopwright.chat_models import init_chat_model
+    from loopwright.models.catalogue import init_chat_model
 
     made = init_chat_model(model) if isinstance(model, str) else model
     return create_agent(made, system_prompt=system)

