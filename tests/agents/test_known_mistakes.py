@@ -1,0 +1,314 @@
+"""What people write by mistake, and the words that show the right call: the table of docs/errors.md, row by row."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import Any
+
+import pytest
+
+from loopwright.agents import create_agent
+from loopwright.agents.middleware import AgentMiddleware, before_model
+from loopwright.chat_models import init_chat_model
+from loopwright.checkpoint.memory import InMemorySaver
+from loopwright.errors import (
+    EmptyInputError,
+    InputTypeError,
+    MissingExtraError,
+    ToolDefinitionError,
+    UsageError,
+)
+from loopwright.messages import HumanMessage
+from loopwright.testing import ScriptedModel, say
+from tests.agents.worlds import both_worlds, stream, thread
+
+RIGHT_CALL = 'agent.invoke({"messages": [{"role": "user", "content": "…"}]})'
+TOKENS = 'for token, metadata in agent.stream(input, stream_mode="messages"): print(token.text)'
+GIVEN = {"messages": "hi"}
+
+
+def make(**options: Any) -> Any:
+    return create_agent(ScriptedModel(say(chunks=["a", "b"]), loop=True), **options)
+
+
+def with_thread() -> Any:
+    return make(checkpointer=InMemorySaver())
+
+
+def run(agent: Any, world: str, *given: Any) -> Any:
+    """`invoke` or `ainvoke` with just these arguments."""
+    return agent.invoke(*given) if world == "sync" else asyncio.run(agent.ainvoke(*given))
+
+
+# -- input ----------------------------------------------------------------------------------------------------------
+
+
+@both_worlds
+def test_a_string(world):
+    with pytest.raises(InputTypeError) as raised:
+        run(make(), world, "hi")
+    assert isinstance(raised.value, TypeError)
+    assert "agent.invoke({\"messages\": 'hi'})" in str(raised.value)
+    assert RIGHT_CALL in str(raised.value)
+
+
+@both_worlds
+@pytest.mark.parametrize("given", [{}, {"messages": []}, {"message": "hi"}], ids=str)
+def test_no_messages(world, given):
+    with pytest.raises(EmptyInputError) as raised:
+        run(make(), world, given)
+    assert RIGHT_CALL in str(raised.value)
+    assert isinstance(raised.value, ValueError)
+    if "message" in given:
+        assert "'message'" in str(raised.value)
+
+
+@both_worlds
+def test_none_on_a_fresh_thread(world):
+    with pytest.raises(EmptyInputError) as raised:
+        run(with_thread(), world, None, thread())
+    assert "this thread has nothing saved yet" in str(raised.value)
+    assert RIGHT_CALL[:-1] + ", config)" in str(raised.value)
+
+
+@both_worlds
+def test_none_without_a_checkpointer(world):
+    with pytest.raises(EmptyInputError, match="this agent has no checkpointer"):
+        run(make(), world, None)
+
+
+@both_worlds
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (HumanMessage("hi"), 'agent.invoke({"messages": [message]}); it got a bare HumanMessage'),
+        ([HumanMessage("hi")], 'agent.invoke({"messages": [...]}); it got a bare list'),
+        (("user", "hi"), 'agent.invoke({"messages": [...]}); it got a bare tuple'),
+        (3, "it got int: 3"),
+    ],
+    ids=["message", "list", "tuple", "number"],
+)
+def test_a_bare_message(world, given, words):
+    with pytest.raises(InputTypeError) as raised:
+        run(make(), world, given)
+    assert words in str(raised.value)
+
+
+@both_worlds
+def test_a_message_that_is_none(world):
+    with pytest.raises(UsageError, match=r"messages\[0\]"):
+        run(make(), world, {"messages": [{"rôle": "user", "content": "hi"}]})
+
+
+# -- the result -----------------------------------------------------------------------------------------------------
+
+
+@both_worlds
+@pytest.mark.parametrize("name", ["content", "output", "message", "final_output", "response"])
+def test_result_content(world, name):
+    with pytest.raises(AttributeError) as raised:
+        getattr(run(make(), world, GIVEN), name)
+    assert "Write result.text for the text of the answer" in str(raised.value)
+
+
+@both_worlds
+def test_result_messages(world):
+    with pytest.raises(AttributeError, match=r"write result\['messages'\]"):
+        _ = run(make(), world, GIVEN).messages
+
+
+# -- threads --------------------------------------------------------------------------------------------------------
+
+
+@both_worlds
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (None, "With InMemorySaver each run belongs to a thread, and the config names none."),
+        ({"thread_id": "1"}, "the config names none."),
+        ({"configurable": {"thread_id": ""}}, "The config's thread_id is empty."),
+        ({"configurable": {"thread_id": 1}}, "is of type int (1); it must be a str: str(...)."),
+        ({"configurable": {"thread_id": None}}, "the config names none."),
+    ],
+    ids=["missing", "at the top", "empty", "a number", "none"],
+)
+def test_thread_id(world, config, words):
+    """Told before the model is asked."""
+    model = ScriptedModel("never")
+    with pytest.raises(UsageError) as raised:
+        run(create_agent(model, checkpointer=InMemorySaver()), world, GIVEN, config)
+    assert words in str(raised.value)
+    assert 'Write invoke(..., {"configurable": {"thread_id": "1"}}).' in str(raised.value)
+    assert model.requests == []
+
+
+@pytest.mark.parametrize(
+    ("checkpointer", "words"),
+    [
+        (InMemorySaver, "make one: checkpointer=InMemorySaver()."),
+        (True, "Write checkpointer=InMemorySaver()."),
+        ("sqlite:///x.db", "from loopwright.checkpoint.memory import InMemorySaver"),
+        (object(), "is no checkpoint saver (a object)"),
+    ],
+    ids=["class", "True", "text", "object"],
+)
+def test_a_checkpointer_that_is_none(checkpointer, words):
+    with pytest.raises(UsageError) as raised:
+        make(checkpointer=checkpointer)
+    assert words in str(raised.value)
+
+
+def test_a_checkpointer_that_was_not_entered():
+    import contextlib
+
+    @contextlib.contextmanager
+    def from_conn_string(path: str) -> Any:
+        yield InMemorySaver()
+
+    with pytest.raises(UsageError, match="with SqliteSaver.from_conn_string"):
+        make(checkpointer=from_conn_string(":memory:"))
+
+
+# -- streams --------------------------------------------------------------------------------------------------------
+
+
+@both_worlds
+@pytest.mark.parametrize("mode", ["token", "tokens", "message", ["updates", "token"]], ids=str)
+def test_a_stream_mode_that_does_not_exist(world, mode):
+    with pytest.raises(UsageError) as raised:
+        stream(make(), world, stream_mode=mode)
+    assert "The modes are 'values', 'updates', 'messages', 'custom'" in str(raised.value)
+    if "token" in str(mode):
+        assert 'Single tokens come with stream_mode="messages".' in str(raised.value)
+
+
+@both_worlds
+@pytest.mark.parametrize("name", ["content", "text"])
+def test_tokens_expected_from_the_default_mode(world, name):
+    (chunk,) = stream(make(), world)
+    with pytest.raises(AttributeError) as raised:
+        getattr(chunk, name)
+    assert TOKENS in str(raised.value)
+
+
+@both_worlds
+def test_a_chunk_taken_for_the_answer(world):
+    (chunk,) = stream(make(), world)
+    with pytest.raises(KeyError) as raised:
+        chunk["messages"]
+    assert "Write chunk['model']['messages']" in raised.value.args[0]
+    assert "result = agent.invoke(input)" in raised.value.args[0]
+
+
+@both_worlds
+def test_the_loop_of_tokens_around_the_updates(world):
+    async def read() -> None:
+        async for chunk, meta in make().astream(GIVEN):
+            print(chunk, meta)
+
+    with pytest.raises(TypeError) as raised:
+        if world == "sync":
+            for chunk, meta in make().stream(GIVEN):
+                print(chunk, meta)
+        else:
+            asyncio.run(read())
+    assert TOKENS in str(raised.value)
+
+
+@both_worlds
+@pytest.mark.parametrize("name", ["items", "content", "text"])
+def test_the_loop_of_updates_around_the_tokens(world, name):
+    chunk = stream(make(), world, stream_mode="messages")[0]
+    with pytest.raises(AttributeError) as raised:
+        getattr(chunk, name)
+    assert TOKENS in str(raised.value)
+
+
+def test_chunks_are_plain_to_everybody_else():
+    """The help is for mistakes only: dicts and tuples like others, equal to them."""
+    (update,) = stream(make(), "sync")
+    token, meta = pair = stream(make(), "sync", stream_mode="messages")[0]
+    assert (update == dict(update), isinstance(update, dict), list(update)) == (True, True, ["model"])
+    assert (pair == (token, meta), isinstance(pair, tuple), pair[0] is token) == (True, True, True)
+
+
+# -- models ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_keys(monkeypatch):
+    for variable in [name for name in os.environ if name.endswith("_API_KEY")]:
+        monkeypatch.delenv(variable)
+
+
+@pytest.mark.usefixtures("no_keys")
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nobody:gpt", "no provider of models is called 'nobody'. Known: openai, "),
+        ("some-model-nobody-knows", "provider:"),
+        ("openai:gpt-4o-mini", "set OPENAI_API_KEY"),
+        ("deepseek:deepseek-chat", "set DEEPSEEK_API_KEY"),
+    ],
+)
+def test_a_model_string(name, words):
+    """Of a provider that there is not, and of one whose key is missing."""
+    with pytest.raises(UsageError) as raised:
+        create_agent(name)
+    assert words in str(raised.value)
+
+
+def test_a_missing_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    with pytest.raises(MissingExtraError) as raised:
+        model = init_chat_model("local:/nowhere/model.gguf")
+        model.invoke("hi")
+    assert "pip install" in str(raised.value)
+    assert "loopwright[local]" in str(raised.value)
+    assert isinstance(raised.value, ImportError)
+
+
+# -- middleware and tools -------------------------------------------------------------------------------------------
+
+
+def test_two_middlewares_of_one_name():
+    @before_model
+    def trim(state: Any, runtime: Any) -> None: ...
+
+    other = before_model(name="trim")(lambda state, runtime: None)
+    with pytest.raises(UsageError) as raised:
+        make(middleware=[trim, other])
+    assert "two middlewares are named 'trim'" in str(raised.value)
+    assert '`name="..."` to the decorator, or `.name = "..."` on the instance' in str(raised.value)
+
+    class Count(AgentMiddleware):
+        pass
+
+    with pytest.raises(UsageError, match="named 'Count'"):
+        make(middleware=[Count(), Count()])
+
+
+def test_a_tool_without_a_description():
+    def bare(x: int) -> int:
+        return x
+
+    with pytest.raises(ToolDefinitionError) as raised:
+        make(tools=[bare])
+    assert "Tool 'bare' has no description" in str(raised.value)
+    assert "Write a docstring below `def bare`, or give description=..." in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("middleware", "words"),
+    [
+        ([AgentMiddleware], r"give an instance: middleware=\[AgentMiddleware\(\)\]"),
+        (AgentMiddleware(), r"middleware= takes a list"),
+        ([lambda state, runtime: None], "Say with a decorator when it runs"),
+    ],
+    ids=["class", "no list", "function"],
+)
+def test_what_is_no_middleware(middleware, words):
+    with pytest.raises(UsageError, match=words):
+        make(middleware=middleware)
