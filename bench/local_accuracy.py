@@ -153,8 +153,10 @@ FIRST: list[tuple[list[Any], list[Any], list[Ask]]] = [
         ],
     ),
 ]
-"""Tools, examples of a user's own for `--own-shots`, and prompts. The numbers that shape the prompt were chosen on other
-prompts, but it was looked at here whether they hold: this set is no longer unseen.
+"""Tools, examples of a user's own for `--own-shots`, and prompts.
+
+The numbers that shape the prompt were chosen on other prompts, but it was looked at here whether they hold: this set is
+no longer unseen.
 """
 
 SECOND: list[tuple[list[Any], list[Any], list[Ask]]] = [
