@@ -167,7 +167,7 @@ def test_a_checkpointer_that_was_not_entered():
     def from_conn_string(path: str) -> Any:
         yield InMemorySaver()
 
-    with pytest.raises(UsageError, match="with SqliteSaver.from_conn_string"):
+    with pytest.raises(UsageError, match=r"with SqliteSaver.from_conn_string"):
         make(checkpointer=from_conn_string(":memory:"))
 
 
