@@ -8,7 +8,7 @@ Two worlds implement it, in `drive/`: `blocking.py` runs the same coroutines wit
 them ever really waits), `aio.py` inside the caller's own task. A third world, for tests or for a durable engine,
 is one more subclass. Rules that all of them keep:
 
-- a function that is not ours runs in the caller's `contextvars`, and never holds up a reader: while somebody
+- a function that is not ours runs in a copy of the caller's `contextvars`, and never holds up a reader: while somebody
   reads, under asyncio, or with a timeout, a plain function runs on a helper thread;
 - after something was emitted, `await port.pause()` lets the reader take it before anything else is asked for;
 - no port method swallows a cancellation.

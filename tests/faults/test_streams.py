@@ -153,9 +153,7 @@ def test_B67_tokens_of_an_agent_inside_another(world, kind):
 
 @both_worlds
 def test_B71_tokens_are_exactly_the_new_answer(world):
-    agent = create_agent(
-        ScriptedModel("one", "two", say(chunks=["th", "re", "e"])), checkpointer=InMemorySaver()
-    )
+    agent = create_agent(ScriptedModel("one", "two", say(chunks=["th", "re", "e"])), checkpointer=InMemorySaver())
     for question in ("a", "b"):
         invoke(agent, world, question, thread())
     tokens = [c for c, _ in stream(agent, world, "c", thread(), stream_mode="messages") if c.text]

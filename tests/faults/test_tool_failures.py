@@ -94,7 +94,9 @@ def test_B07_five_calls_with_arguments_that_are_no_object(world):
         return "noted"
 
     odd: list[Any] = [None, [], "x", 3, True]
-    calls: list[Any] = [{"name": "note", "args": args, "id": f"c{n}", "type": "tool_call"} for n, args in enumerate(odd)]
+    calls: list[Any] = [
+        {"name": "note", "args": args, "id": f"c{n}", "type": "tool_call"} for n, args in enumerate(odd)
+    ]
     good = call("note", text="good", id="good")
     result = invoke(create_agent(ScriptedModel(AIMessage("", tool_calls=[*calls, good]), "ok"), [note]), world)
     statuses = {m.tool_call_id: m.status for m in result["messages"] if m.type == "tool"}

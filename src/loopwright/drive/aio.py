@@ -299,7 +299,7 @@ class AioPort(Port):
         if not is_async:
             return await self._join_thread(lambda _: start(lambda: function(*args, **kwargs)), timeout_s)
         if timeout_s is None and not self.reading:
-            return await function(*args, **kwargs)
+            return await InContext(function(*args, **kwargs), copy_context())
         return await self._join_task(function(*args, **kwargs), timeout_s)
 
     async def consume(
@@ -404,7 +404,7 @@ class AioPort(Port):
         if not is_async:
             return await self._join_thread(lambda desk: start(hook, *args, handler_on_thread(inner, desk.put)), None)
         if not self.reading:
-            return await hook(*args, inner)
+            return await InContext(hook(*args, inner), copy_context())
 
         async def handler(*a: Any, **k: Any) -> Any:
             return await run(awaited(inner(*a, **k)), self.outbox)

@@ -119,7 +119,7 @@ class BlockingPort(Port):
         if is_async:
             return await self._join(lambda _: _on_loop(function(*args, **kwargs)), timeout_s)
         if timeout_s is None and not self.reading:
-            return function(*args, **kwargs)
+            return copy_context().run(function, *args, **kwargs)
         return await self._join(lambda _: start(lambda: function(*args, **kwargs)), timeout_s)
 
     async def consume(
@@ -214,7 +214,7 @@ class BlockingPort(Port):
         is_async: bool,
     ) -> Any:
         if not is_async and not self.reading:
-            return hook(*args, _handler_here(inner))
+            return copy_context().run(hook, *args, _handler_here(inner))
 
         def begin(desk: Desk) -> Job:
             if is_async:
