@@ -59,7 +59,7 @@ def test_tools_are_bound_once(world):
             bindings.append([one.name for one in tools])
             return super().bind_tools(tools, **more)
 
-    agent = create_agent(Counting(call("look", city="Oslo"), "ok"), [look, fly])
+    agent = create_agent(Counting(call("look", city="Oslo"), "ok"), [look, fly])  # pyright: ignore[reportCallIssue]
     invoke(agent, world)
     assert bindings == [["look", "fly"]]
 
@@ -467,4 +467,19 @@ def test_a_hook_asks_an_agent_that_has_no_form_for_one(world):
         "structured_answer",
         1,
     )
+    assert is_valid(result["messages"])
+
+
+@both_worlds
+def test_a_message_that_a_hook_has_changed_is_read_for_the_answer(world):
+    """A hook that returns the message alone drops nothing: its answer is read anew."""
+
+    @wrap_model_call
+    async def name(request: Any, handler: Any) -> Any:
+        response = await handler(request)
+        return response.result[0].model_copy(update={"name": "ann"})
+
+    model = ScriptedModel(call("Place", city="Oslo"))
+    result = invoke(create_agent(model, response_format=ToolStrategy(SCHEMA), middleware=[name]), world)
+    assert (result["structured_response"], result["messages"][1].name) == ({"city": "Oslo"}, "ann")
     assert is_valid(result["messages"])

@@ -194,7 +194,7 @@ def test_a_name_is_on_the_models_messages(world):
 
 def test_a_message_that_has_a_name_keeps_it():
     result = create_agent(ScriptedModel(AIMessage("hello", name="bob")), name="ann").invoke({"messages": "hi"})
-    assert result.final.name == "bob"
+    assert [message.name for message in result["messages"]] == [None, "bob"]
 
 
 @pytest.mark.parametrize("wrong", ["continue", 3, None])
@@ -384,4 +384,4 @@ def test_an_unknown_durability_is_refused():
 
 def test_an_unknown_option_is_refused():
     with pytest.raises(TypeError, match="temperature"):
-        create_agent(ScriptedModel(), temperature=0)
+        create_agent(ScriptedModel(), temperature=0)  # pyright: ignore[reportCallIssue]

@@ -98,7 +98,7 @@ def test_a_task_that_is_cancelled_while_the_model_answers():
                 await asyncio.Event().wait()
             return await super().answer(*args, **more)
 
-    agent = create_agent(Silent("fine"), checkpointer=InMemorySaver())
+    agent = create_agent(Silent("fine"), checkpointer=InMemorySaver())  # pyright: ignore[reportCallIssue]
 
     async def main() -> None:
         task = asyncio.create_task(agent.ainvoke({"messages": "hi"}, thread()))
@@ -321,7 +321,7 @@ def test_new_input_after_an_error_of_a_tool(world):
 
 @both_worlds
 @pytest.mark.parametrize("hook", [before_model, after_model], ids=["before", "after"])
-def test_an_error_in_a_hook(world, hook):
+def test_an_error_in_a_hook(world, hook: Any):
     fails = [True]
 
     @hook
@@ -470,7 +470,7 @@ def test_ctrl_c_in_a_tool_that_runs_here():
 
     agent = create_agent(ScriptedModel(call("work"), "fine"), [work], checkpointer=InMemorySaver())
     with pytest.raises(KeyboardInterrupt):
-        agent.invoke({"messages": "hi"}, thread())  # type: ignore[arg-type]
+        agent.invoke({"messages": "hi"}, thread())
     goes_on(agent, "sync")
 
 
@@ -531,7 +531,7 @@ def test_a_thread_that_another_program_broke(world):
     """A saver that holds an open call: loading the thread closes it."""
     agent = create_agent(ScriptedModel("fine", "ok"), [look], checkpointer=InMemorySaver())
     asks = AIMessage("", tool_calls=[call("look", city="Oslo", id="c1")])
-    agent.update_state(thread(), {"messages": [HumanMessage("hi"), asks]}, as_node="tools")  # type: ignore[arg-type]
+    agent.update_state(thread(), {"messages": [HumanMessage("hi"), asks]}, as_node="tools")
     goes_on_from = invoke(agent, world, "and now?", thread())
     assert [m.type for m in goes_on_from["messages"]] == ["human", "ai", "tool", "human", "ai"]
     assert is_valid(goes_on_from["messages"])

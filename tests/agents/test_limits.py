@@ -170,7 +170,7 @@ def test_a_cost_that_is_not_known_cannot_be_limited_and_says_so():
     budget = Budget(Limits(cost=1.0))
     reached = budget.after_model(reply())
     assert reached == Reached("cost", None, 1.0)
-    assert "not known" in reached.sentence
+    assert "not known" in reached.sentence  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def test_time():

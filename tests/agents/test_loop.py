@@ -221,7 +221,7 @@ def test_a_call_without_an_id_gets_one(world):
             reply = await super().respond(*args, **more)
             return reply.model_copy(update={"tool_calls": [{**c, "id": None} for c in reply.tool_calls]})
 
-    result = invoke(create_agent(Careless(call("look", city="Oslo"), "ok"), [look]), world)
+    result = invoke(create_agent(Careless(call("look", city="Oslo"), "ok"), [look]), world)  # pyright: ignore[reportCallIssue]
     asks, answer = result["messages"][1:3]
     assert asks.tool_calls[0]["id"]
     assert answer.tool_call_id == asks.tool_calls[0]["id"]
@@ -482,3 +482,20 @@ def test_a_model_that_changes_its_list_changes_no_state(world):
     agent = create_agent(Rude(), checkpointer=InMemorySaver())
     assert [m.text for m in invoke(agent, world, config=thread())["messages"]] == ["hi", "2 messages"]
     assert invoke(agent, world, config=thread()).text == "4 messages"
+
+
+@both_worlds
+def test_a_hooks_message_behind_the_answer_ends_nothing_and_begins_nothing(world):
+    """Without a jump the answer before it is the end."""
+
+    @after_model
+    def note(state: Any, runtime: Any) -> Any:
+        return {"messages": [HumanMessage("noted")]}
+
+    model = ScriptedModel("ok", "never")
+    result = invoke(create_agent(model, middleware=[note]), world)
+    assert ([m.text for m in result["messages"]], result.stop_reason, model.left) == (
+        ["hi", "ok", "noted"],
+        "answer",
+        1,
+    )

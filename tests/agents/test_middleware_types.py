@@ -68,7 +68,7 @@ def test_a_request_has_defaults():
 
 
 def test_the_prompt_has_two_spellings():
-    assert request(system_prompt="be brief").system_message.text == "be brief"
+    assert request(system_prompt="be brief").system_message.text == "be brief"  # pyright: ignore[reportOptionalMemberAccess]
     assert request(system_message=SystemMessage("be brief")).system_prompt == "be brief"
     with pytest.raises(UsageError, match="not both"):
         request(system_prompt="a", system_message=SystemMessage("b"))
@@ -116,7 +116,7 @@ def test_responses_are_values():
 
 def test_a_tool_request_makes_changed_copies():
     first = ToolCallRequest(CALL, None, {}, None)
-    second = first.override(tool="tool", tool_call={**CALL, "args": {"x": 1}})
+    second = first.override(tool="tool", tool_call={**CALL, "args": {"x": 1}})  # pyright: ignore[reportArgumentType]
     assert (first.tool, second.tool, first.tool_call["args"], second.tool_call["args"]) == (None, "tool", {}, {"x": 1})
     with pytest.raises(TypeError, match="a ToolCallRequest has no 'args'"):
         first.override(args={})  # type: ignore[call-arg]
@@ -218,7 +218,7 @@ def test_names():
 
     class Computed(AgentMiddleware):
         @property
-        def name(self) -> str:
+        def name(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
             return "computed"
 
     changed = Tracer()
@@ -238,7 +238,7 @@ def test_type_parameters_of_any_number_are_taken():
     class Three(AgentMiddleware[AgentState, Context, int]):
         pass
 
-    class Open(AgentMiddleware[S, Context], Generic[S]):
+    class Open(AgentMiddleware[S, Context], Generic[S]):  # pyright: ignore[reportInvalidTypeArguments]
         pass
 
     assert [each.name for each in (One(), Three(), Open[AgentState]())] == ["One", "Three", "Open"]
@@ -451,7 +451,7 @@ def test_every_decorator_bare_and_with_options(decorator, kind):
 
 
 def test_an_async_function():
-    [hook] = collect_hooks([wrap_tool_call(coro)]).wrap_tool_call
+    [hook] = collect_hooks([wrap_tool_call(coro)]).wrap_tool_call  # pyright: ignore[reportArgumentType, reportCallIssue]
     assert (hook.pick(False), hook.pick(True)) == ((coro, True), (coro, True))
 
 
@@ -482,11 +482,11 @@ def test_what_a_decorator_cannot_stand_above():
     with pytest.raises(UsageError, match=r"@before_model stands above a function, not 'x' \(str\)"):
         before_model("x")  # type: ignore[call-overload]
     with pytest.raises(UsageError, match="has no name: give it one with name="):
-        wrap_tool_call(functools.partial(plain_function))
+        wrap_tool_call(functools.partial(plain_function))  # pyright: ignore[reportArgumentType, reportCallIssue]
     with pytest.raises(UsageError, match=r"write `def look\(request, handler\)`"):
 
         @wrap_model_call  # type: ignore[arg-type]
-        def look(request):
+        def look(request):  # pyright: ignore[reportRedeclaration]
             """A hook."""
 
     with pytest.raises(UsageError, match=r"write `async def look\(state, runtime\)`"):

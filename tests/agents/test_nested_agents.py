@@ -150,7 +150,7 @@ def test_an_inner_token_is_read_before_the_next_is_made(world, kind):
 
             return await super().answer(port, messages, take=take and note, **more)
 
-    inner = create_agent(Slow(say(chunks=["a", "b", "c"])))
+    inner = create_agent(Slow(say(chunks=["a", "b", "c"])))  # pyright: ignore[reportCallIssue]
     agent = create_agent(ScriptedModel(call("ask", question="?"), "ok"), [asking(inner, kind)])
     seen: list[Any] = []
 
@@ -406,7 +406,7 @@ def test_leaving_the_stream_at_an_inner_token_ends_the_tree(kind):
 
     def make() -> Any:
         made.clear()
-        inner = create_agent(Counting(pieces))
+        inner = create_agent(Counting(pieces))  # pyright: ignore[reportCallIssue]
         return create_agent(
             ScriptedModel(call("ask", question="?"), "never"), [asking(inner, kind)], checkpointer=InMemorySaver()
         )

@@ -18,7 +18,7 @@ CALL = {"name": "look", "args": {"city": "Köln"}, "id": "c1", "type": "tool_cal
 
 
 def result(*messages, stop_reason="answer", **more) -> AgentResult:
-    return AgentResult({"messages": [ASK, *messages]}, stop_reason=stop_reason, **more)
+    return AgentResult({"messages": [ASK, *messages]}, stop_reason=stop_reason, **more)  # pyright: ignore[reportArgumentType]
 
 
 def test_it_is_the_state():

@@ -349,13 +349,14 @@ def test_many_readers_of_one_agent_at_once():
 def test_a_reader_that_changes_what_it_is_given(world):
     """A chunk of `values` is the reader's own: what it does to it changes no run."""
     agent = create_agent(one_round(), [look])
+    last: Any = None
     if world == "sync":
-        for chunk in agent.stream({"messages": "hi"}, stream_mode="values"):
-            last = chunk
-            chunk["extra"] = 1
+        for last in agent.stream({"messages": "hi"}, stream_mode="values"):
+            last["extra"] = 1
     else:
 
         async def main() -> Any:
+            chunk: Any = None
             async for chunk in agent.astream({"messages": "hi"}, stream_mode="values"):
                 chunk["extra"] = 1
             return chunk

@@ -102,7 +102,7 @@ def test_a_bare_schema_takes_what_suits_the_model(world, profile, asked):
         profile: Any = None
 
     answer = '{"city": "Oslo"}' if profile else call("Place", city="Oslo")
-    model = Known(answer, profile=profile)
+    model = Known(answer, profile=profile)  # pyright: ignore[reportCallIssue]
     result = invoke(create_agent(model, response_format=Place), world)
     assert (result["structured_response"], asked in model.requests[0].kwargs) == (Place(city="Oslo"), True)
 
@@ -292,3 +292,27 @@ def test_a_refusal_is_told(world):
 def test_usage_of_all_tries_is_counted(world):
     model = ScriptedModel(say("words", usage=(1, 1)), use(call("Place", city="Oslo"), usage=(2, 1)))
     assert invoke(create_agent(model, response_format=ToolStrategy(Place)), world).usage["total_tokens"] == 5
+
+
+@both_worlds
+def test_an_answer_is_still_one_when_the_run_was_broken_off_behind_it(world):
+    """A hook fails after the model has answered; another agent object goes on, which knows of it by the thread only."""
+    from loopwright.agents.middleware import after_model
+
+    fails = [True]
+
+    @after_model
+    def once(state: Any, runtime: Any) -> None:
+        if fails:
+            fails.clear()
+            raise LookupError("once")
+
+    saver = InMemorySaver()
+
+    def agent(model: ScriptedModel) -> Any:
+        return create_agent(model, response_format=ToolStrategy(Place), middleware=[once], checkpointer=saver)
+
+    with pytest.raises(LookupError):
+        invoke(agent(ScriptedModel(call("Place", city="Oslo"))), world, config=thread())
+    result = invoke(agent(ScriptedModel("never")), world, None, thread())
+    assert (result["structured_response"], result.stop_reason) == (Place(city="Oslo"), "structured_answer")

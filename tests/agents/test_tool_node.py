@@ -279,3 +279,13 @@ def test_results_of_several_kinds_together(world):
     result = invoke(graph.compile(), world, given)
     assert [m.text for m in result["messages"][1:]] == ["sunny in Oslo", "noted", "sunny in Rome"]
     assert result["notes"] == ["a"]
+
+
+@both_worlds
+def test_messages_that_were_sent(world):
+    """A `Send` of a list of messages, as older examples have it."""
+    graph = StateGraph(MessagesState)
+    graph.add_node("tools", ToolNode([look]))
+    graph.add_conditional_edges(START, lambda state: Send("tools", state["messages"]), ["tools"])
+    result = invoke(graph.compile(), world, {"messages": [HumanMessage("hi"), asks(OSLO)]})
+    assert [m.text for m in result["messages"][2:]] == ["sunny in Oslo"]

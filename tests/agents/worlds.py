@@ -38,7 +38,7 @@ def stream(agent: Any, world: World, given: Any = "hi", config: Any = None, **op
     return asyncio.run(collect())
 
 
-def thread(name: str = "1", **more: Any) -> dict[str, Any]:
+def thread(name: str = "1", **more: Any) -> Any:
     """A config that names a thread."""
     return {"configurable": {"thread_id": name}, **more}
 

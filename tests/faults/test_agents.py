@@ -193,7 +193,8 @@ def test_B119_what_cannot_be_stored_stays_out_of_the_store(world):
     @tool
     def use_it(runtime: ToolRuntime) -> str:
         """Use it."""
-        seen.extend([runtime.config["configurable"]["db"], runtime.context["db"]])
+        config: Any = runtime.config
+        seen.extend([config["configurable"]["db"], runtime.context["db"]])
         return "used"
 
     agent = create_agent(ScriptedModel(call("use_it"), "ok"), [use_it], checkpointer=InMemorySaver())
@@ -233,7 +234,7 @@ def test_B127_a_thread_grows_with_what_was_said():
     agent = create_agent(ScriptedModel(answers, loop=True), [look], checkpointer=saver)
     sizes: list[int] = []
     for turn in range(80):
-        agent.invoke({"messages": "and then?"}, thread())  # type: ignore[arg-type]
+        agent.invoke({"messages": "and then?"}, thread())
         if turn in (39, 79):
             sizes.append(saver.size_report()["bytes"])
     assert sizes[1] / sizes[0] < 2.5

@@ -74,7 +74,8 @@ def test_B51_twenty_runs_of_one_agent_see_their_own_state(world):
     @tool
     def mark(runtime: ToolRuntime) -> Any:
         """Mark."""
-        return f"{runtime.state['marker']} {runtime.config['configurable']['thread_id']}"
+        config: Any = runtime.config
+        return f"{runtime.state['marker']} {config['configurable']['thread_id']}"
 
     def answer(messages: Any) -> Any:
         return call("mark") if messages[-1].type == "human" else messages[-1].text

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_REJECTED", "MAX_REMINDERS", "AnswerPlan", "Outcome", "answer_strategy", "plan_answers"]
 
-Strategy: TypeAlias = ToolStrategy[Any] | ProviderStrategy[Any] | AutoStrategy[Any]
+_Strategy: TypeAlias = ToolStrategy[Any] | ProviderStrategy[Any] | AutoStrategy[Any]
 
 MAX_REJECTED: Final = 4
 """Replies with an answer that does not fit, in one run; the next one raises. Fewer than `Limits.repeats` by default:
@@ -222,7 +222,7 @@ class AnswerPlan:
         return rejected, reminders
 
 
-def answer_strategy(response_format: Any) -> Strategy | None:
+def answer_strategy(response_format: Any) -> _Strategy | None:
     """`response_format` as a strategy: a bare schema means `AutoStrategy`."""
     if response_format is None:
         return None
@@ -233,10 +233,10 @@ def answer_strategy(response_format: Any) -> Strategy | None:
                 f"response_format={strategy.__name__} gives the class: write {strategy.__name__}(MySchema)"
             )
         return AutoStrategy[Any](response_format)
-    return cast("Strategy", strategy)
+    return cast("_Strategy", strategy)
 
 
-def plan_answers(strategy: Strategy | None, model: Any) -> AnswerPlan | None:
+def plan_answers(strategy: _Strategy | None, model: Any) -> AnswerPlan | None:
     """The plan of a strategy for a model, made once. None without a strategy. Raises `UsageError` for a bad schema."""
     if strategy is None:
         return None
@@ -252,7 +252,7 @@ def plan_answers(strategy: Strategy | None, model: Any) -> AnswerPlan | None:
     return cast("AnswerPlan", plan)
 
 
-def _is_union(strategy: Strategy) -> bool:
+def _is_union(strategy: _Strategy) -> bool:
     return len(union_members(strategy.schema)) > 1
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Asker", "Reply"]
 
-Ask = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+_Ask = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 
 _NOTHING: Final[dict[str, Any]] = {}
 _MALFORMED = "The model's reply could not be read, twice; nothing was answered."
@@ -133,18 +133,7 @@ class Asker:
     def _read(self, task: Task, message: AIMessage, history: list[AnyMessage], plan: AnswerPlan | None) -> Reply:
         """What the reply amounts to. Its tokens are charged here, so that retries of a hook count too."""
         reached = task.run.budget.after_model(message, history)
-        reply = Reply([message])
-        if plan is None:
-            reply.calls = (
-                [*message.tool_calls, *message.invalid_tool_calls] if message.invalid_tool_calls else message.tool_calls
-            )
-        else:
-            outcome = plan.read(message, history)
-            if outcome.error is not None:
-                raise outcome.error
-            reply.messages = [message, *outcome.results, *([outcome.reminder] if outcome.reminder else ())]
-            reply.calls = [*outcome.calls, *outcome.invalid_calls]
-            reply.structured = outcome.structured_response
+        reply = _amount(message, history, plan)
         reply.reached = reached
         return reply
 
@@ -174,12 +163,15 @@ class Asker:
             replies.append((response, reply))
             return response
 
-        ask: Ask = innermost
+        ask: _Ask = innermost
         for hook in reversed(self.hooks):
             ask = _around(task, hook, ask, commands)
         response = await ask(self._request(task, messages))
-        reply = next((reply for made, reply in replies if made is response), None) or self._foreign(response)
-        reply.messages = response.result
+        reply = next((reply for made, reply in replies if made is response), None)
+        if reply is None:
+            reply = self._foreign(response, messages)
+        else:
+            reply.messages = response.result
         if response.structured_response is not None:
             reply.structured = response.structured_response
         reply.commands = commands
@@ -213,10 +205,12 @@ class Asker:
         sent = list(messages) if system is None else [system, *messages]
         return await self._called(task, bound, sent, messages, plan)
 
-    def _foreign(self, response: ModelResponse[Any]) -> Reply:
-        """A response that a hook has made itself."""
-        reply = Reply(response.result)
+    def _foreign(self, response: ModelResponse[Any], history: list[AnyMessage]) -> Reply:
+        """A response that a hook has made itself. A bare message is read as if the model had given it."""
         message = response.result[0]
+        if isinstance(message, AIMessage) and len(response.result) == 1 and response.structured_response is None:
+            return _amount(with_call_ids(message), history, self.plan)
+        reply = Reply(response.result)
         if isinstance(message, AIMessage):
             done = {getattr(m, "tool_call_id", None) for m in response.result}
             reply.calls = [
@@ -225,12 +219,29 @@ class Asker:
         return reply
 
 
+def _amount(message: AIMessage, history: list[AnyMessage], plan: AnswerPlan | None) -> Reply:
+    """What a message of the model amounts to. Raises for a structured answer that is not to be tried again."""
+    reply = Reply([message])
+    if plan is None:
+        reply.calls = (
+            [*message.tool_calls, *message.invalid_tool_calls] if message.invalid_tool_calls else message.tool_calls
+        )
+        return reply
+    outcome = plan.read(message, history)
+    if outcome.error is not None:
+        raise outcome.error
+    reply.messages = [message, *outcome.results, *([outcome.reminder] if outcome.reminder else ())]
+    reply.calls = [*outcome.calls, *outcome.invalid_calls]
+    reply.structured = outcome.structured_response
+    return reply
+
+
 def _valid(messages: list[AnyMessage]) -> list[AnyMessage]:
     """What is sent is valid, also where a hook has taken out half of a pair or put something between."""
     return cast("list[AnyMessage]", repair_history(cast("list[BaseMessage]", messages)))
 
 
-def _around(task: Task, hook: Hook, inner: Ask, commands: list[Command[Any]]) -> Ask:
+def _around(task: Task, hook: Hook, inner: _Ask, commands: list[Command[Any]]) -> _Ask:
     """One wrap hook around what is inside of it."""
     port = task.port
     if hook.prompt is not None:

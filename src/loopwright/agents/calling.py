@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Caller"]
 
-Call = Callable[[ToolCallRequest], Awaitable[Any]]
+_Call = Callable[[ToolCallRequest], Awaitable[Any]]
 
 
 class Caller:
@@ -139,7 +139,7 @@ class Caller:
                 raised.append(error)
                 raise
 
-        act: Call = innermost
+        act: _Call = innermost
         for hook in reversed(self.hooks):
             act = _around(task, hook, act)
         runtime, tool = self._runtime(task, call), self.tools.get(call["name"])
@@ -156,7 +156,7 @@ async def _at_once(answer: Any) -> Any:
     return answer
 
 
-def _around(task: Task, hook: Hook, inner: Call) -> Call:
+def _around(task: Task, hook: Hook, inner: _Call) -> _Call:
     """One wrap hook around what is inside of it."""
     function, is_async = hook.pick(task.port.asynchronous)
 

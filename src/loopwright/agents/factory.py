@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["create_agent"]
 
 R = TypeVar("R")
-Tools = Sequence[BaseTool | Callable[..., Any] | Mapping[str, Any]] | None
+_Tools = Sequence[BaseTool | Callable[..., Any] | Mapping[str, Any]] | None
 
 
 if TYPE_CHECKING:
@@ -63,26 +63,26 @@ if TYPE_CHECKING:
 @overload
 def create_agent(
     model: Any,
-    tools: Tools = None,
+    tools: _Tools = None,
     *,
     response_format: type[R] | ToolStrategy[R] | ProviderStrategy[R] | AutoStrategy[R],
     **options: Unpack[Options],
 ) -> Agent[R]: ...
 @overload
 def create_agent(
-    model: Any, tools: Tools = None, *, response_format: dict[str, Any], **options: Unpack[Options]
+    model: Any, tools: _Tools = None, *, response_format: dict[str, Any], **options: Unpack[Options]
 ) -> Agent[dict[str, Any]]: ...
 @overload
 def create_agent(
-    model: Any, tools: Tools = None, *, response_format: None = None, **options: Unpack[Options]
+    model: Any, tools: _Tools = None, *, response_format: None = None, **options: Unpack[Options]
 ) -> Agent[None]: ...
 @overload
 def create_agent(
-    model: Any, tools: Tools = None, *, response_format: Any, **options: Unpack[Options]
+    model: Any, tools: _Tools = None, *, response_format: Any, **options: Unpack[Options]
 ) -> Agent[Any]: ...
 def create_agent(
     model: Any,
-    tools: Tools = None,
+    tools: _Tools = None,
     *,
     system_prompt: str | SystemMessage | None = None,
     prompt: str | SystemMessage | None = None,

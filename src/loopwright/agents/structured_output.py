@@ -61,7 +61,7 @@ class StructuredOutputValidationError(StructuredOutputError):
     """The model's answer does not fit the schema. `source` is the validator's error."""
 
     def __init__(self, tool_name: str, source: Exception, ai_message: AIMessage) -> None:
-        super().__init__(f"the model's structured answer {tool_name!r} does not fit: {sentence_of(source)}")
+        super().__init__(f"the model's structured answer {tool_name!r} does not fit: {_sentence_of(source)}")
         self.tool_name = tool_name
         self.source = source
         self.ai_message = ai_message
@@ -88,7 +88,7 @@ class MissingStructuredOutputError(StructuredOutputError):
         return type(self), (self.tool_names, self.ai_message)
 
 
-def sentence_of(error: Exception) -> str:
+def _sentence_of(error: Exception) -> str:
     """A validator's words without its decoration: each place, what is wrong with it, and what stood there."""
     problems: Any = getattr(error, "errors", None)
     if not callable(problems):

@@ -37,13 +37,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S")
 C = TypeVar("C")
 
-Middleware: TypeAlias = AgentMiddleware[Any, Any, Any]
-StateFunction: TypeAlias = "Callable[[S, Runtime[C]], HookResult | Awaitable[HookResult]]"
-ModelFunction: TypeAlias = "Callable[[ModelRequest[C], Any], ModelCallResult | Awaitable[ModelCallResult]]"
-ToolFunction: TypeAlias = (
+_Middleware: TypeAlias = AgentMiddleware[Any, Any, Any]
+_StateFunction: TypeAlias = "Callable[[S, Runtime[C]], HookResult | Awaitable[HookResult]]"
+_ModelFunction: TypeAlias = "Callable[[ModelRequest[C], Any], ModelCallResult | Awaitable[ModelCallResult]]"
+_ToolFunction: TypeAlias = (
     "Callable[[ToolCallRequest, Any], ToolMessage | Command[Any] | Awaitable[ToolMessage | Command[Any]]]"
 )
-PromptFunction: TypeAlias = "Callable[[ModelRequest[C]], str | SystemMessage | Awaitable[str | SystemMessage]]"
+_PromptFunction: TypeAlias = "Callable[[ModelRequest[C]], str | SystemMessage | Awaitable[str | SystemMessage]]"
 
 
 class FunctionMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -105,7 +105,7 @@ def _made(kind: str, function: Callable[..., Any] | None, options: dict[str, Any
 
 
 @overload
-def before_agent(func: StateFunction[S, C], /) -> Middleware: ...
+def before_agent(func: _StateFunction[S, C], /) -> _Middleware: ...
 @overload
 def before_agent(
     func: None = None,
@@ -114,14 +114,14 @@ def before_agent(
     tools: Sequence[Any] | None = None,
     can_jump_to: Sequence[JumpTo] | None = None,
     name: str | None = None,
-) -> Callable[[StateFunction[S, C]], Middleware]: ...
+) -> Callable[[_StateFunction[S, C]], _Middleware]: ...
 def before_agent(func: Any = None, **options: Any) -> Any:
     """Run the function once per call of the agent, before the loop: `(state, runtime) -> update or None`."""
     return _made("before_agent", func, options)
 
 
 @overload
-def before_model(func: StateFunction[S, C], /) -> Middleware: ...
+def before_model(func: _StateFunction[S, C], /) -> _Middleware: ...
 @overload
 def before_model(
     func: None = None,
@@ -130,14 +130,14 @@ def before_model(
     tools: Sequence[Any] | None = None,
     can_jump_to: Sequence[JumpTo] | None = None,
     name: str | None = None,
-) -> Callable[[StateFunction[S, C]], Middleware]: ...
+) -> Callable[[_StateFunction[S, C]], _Middleware]: ...
 def before_model(func: Any = None, **options: Any) -> Any:
     """Run the function before each model call: `(state, runtime) -> update or None`."""
     return _made("before_model", func, options)
 
 
 @overload
-def after_model(func: StateFunction[S, C], /) -> Middleware: ...
+def after_model(func: _StateFunction[S, C], /) -> _Middleware: ...
 @overload
 def after_model(
     func: None = None,
@@ -146,14 +146,14 @@ def after_model(
     tools: Sequence[Any] | None = None,
     can_jump_to: Sequence[JumpTo] | None = None,
     name: str | None = None,
-) -> Callable[[StateFunction[S, C]], Middleware]: ...
+) -> Callable[[_StateFunction[S, C]], _Middleware]: ...
 def after_model(func: Any = None, **options: Any) -> Any:
     """Run the function after each model call, before the tools it asks for: `(state, runtime) -> update or None`."""
     return _made("after_model", func, options)
 
 
 @overload
-def after_agent(func: StateFunction[S, C], /) -> Middleware: ...
+def after_agent(func: _StateFunction[S, C], /) -> _Middleware: ...
 @overload
 def after_agent(
     func: None = None,
@@ -162,14 +162,14 @@ def after_agent(
     tools: Sequence[Any] | None = None,
     can_jump_to: Sequence[JumpTo] | None = None,
     name: str | None = None,
-) -> Callable[[StateFunction[S, C]], Middleware]: ...
+) -> Callable[[_StateFunction[S, C]], _Middleware]: ...
 def after_agent(func: Any = None, **options: Any) -> Any:
     """Run the function once at the end of a call that did not raise: `(state, runtime) -> update or None`."""
     return _made("after_agent", func, options)
 
 
 @overload
-def wrap_model_call(func: ModelFunction[C], /) -> Middleware: ...
+def wrap_model_call(func: _ModelFunction[C], /) -> _Middleware: ...
 @overload
 def wrap_model_call(
     func: None = None,
@@ -177,14 +177,14 @@ def wrap_model_call(
     state_schema: type[Any] | None = None,
     tools: Sequence[Any] | None = None,
     name: str | None = None,
-) -> Callable[[ModelFunction[C]], Middleware]: ...
+) -> Callable[[_ModelFunction[C]], _Middleware]: ...
 def wrap_model_call(func: Any = None, **options: Any) -> Any:
     """Run the function around each model call: `(request, handler) -> handler(request)`."""
     return _made("wrap_model_call", func, options)
 
 
 @overload
-def wrap_tool_call(func: ToolFunction, /) -> Middleware: ...
+def wrap_tool_call(func: _ToolFunction, /) -> _Middleware: ...
 @overload
 def wrap_tool_call(
     func: None = None,
@@ -192,16 +192,16 @@ def wrap_tool_call(
     state_schema: type[Any] | None = None,
     tools: Sequence[Any] | None = None,
     name: str | None = None,
-) -> Callable[[ToolFunction], Middleware]: ...
+) -> Callable[[_ToolFunction], _Middleware]: ...
 def wrap_tool_call(func: Any = None, **options: Any) -> Any:
     """Run the function around each tool call: `(request, handler) -> handler(request)`."""
     return _made("wrap_tool_call", func, options)
 
 
 @overload
-def dynamic_prompt(func: PromptFunction[C], /) -> Middleware: ...
+def dynamic_prompt(func: _PromptFunction[C], /) -> _Middleware: ...
 @overload
-def dynamic_prompt(func: None = None, *, name: str | None = None) -> Callable[[PromptFunction[C]], Middleware]: ...
+def dynamic_prompt(func: None = None, *, name: str | None = None) -> Callable[[_PromptFunction[C]], _Middleware]: ...
 def dynamic_prompt(func: Any = None, *, name: str | None = None) -> Any:
     """Make the system prompt anew for each model call: `(request) -> str or SystemMessage`."""
 

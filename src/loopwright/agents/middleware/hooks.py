@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HOOK_KINDS", "Hook", "Hooks", "check_tool_result", "collect_hooks", "jump_target", "normalize_model_result"]
 
-Middleware: TypeAlias = AgentMiddleware[Any, Any, Any]
+_Middleware: TypeAlias = AgentMiddleware[Any, Any, Any]
 HOOK_KINDS: Final = ("before_agent", "before_model", "after_model", "after_agent", "wrap_model_call", "wrap_tool_call")
 
 
@@ -52,7 +52,7 @@ class Hook:
     def __init__(
         self,
         kind: str,
-        middleware: Middleware,
+        middleware: _Middleware,
         plain: Callable[..., Any] | None,
         coro: Callable[..., Any] | None,
         can_jump_to: tuple[JumpTo, ...],
@@ -80,7 +80,7 @@ class Hooks:
 
     __slots__ = (*HOOK_KINDS, "middleware")
 
-    middleware: tuple[Middleware, ...]
+    middleware: tuple[_Middleware, ...]
     before_agent: tuple[Hook, ...]
     before_model: tuple[Hook, ...]
     after_model: tuple[Hook, ...]
@@ -92,14 +92,14 @@ class Hooks:
     wrap_tool_call: tuple[Hook, ...]
     """The outermost first."""
 
-    def __init__(self, middleware: tuple[Middleware, ...]) -> None:
+    def __init__(self, middleware: tuple[_Middleware, ...]) -> None:
         self.middleware = middleware
         for kind in HOOK_KINDS:
             found = [hook for each in middleware if (hook := _hook(each, kind)) is not None]
             setattr(self, kind, tuple(reversed(found) if kind.startswith("after_") else found))
 
 
-def collect_hooks(middleware: Sequence[Middleware]) -> Hooks:
+def collect_hooks(middleware: Sequence[_Middleware]) -> Hooks:
     """Read and check the middlewares of an agent. Raises `UsageError`."""
     given: Any = middleware
     if isinstance(given, (AgentMiddleware, type)) or callable(given):
@@ -127,8 +127,8 @@ def _refuse(given: Any) -> None:
     raise UsageError(f"{given!r} is no middleware: give instances of AgentMiddleware or decorated functions")
 
 
-def _check_names(listed: list[Middleware]) -> None:
-    seen: dict[str, Middleware] = {}
+def _check_names(listed: list[_Middleware]) -> None:
+    seen: dict[str, _Middleware] = {}
     for each in listed:
         name: Any = each.name
         if not isinstance(name, str) or not name:
@@ -144,12 +144,12 @@ def _check_names(listed: list[Middleware]) -> None:
             )
 
 
-def _source(middleware: Middleware) -> str:
+def _source(middleware: _Middleware) -> str:
     origin: Any = middleware.function if isinstance(middleware, FunctionMiddleware) else type(middleware)
     return f"{getattr(origin, '__module__', '?')}.{getattr(origin, '__qualname__', repr(origin))}"
 
 
-def _hook(middleware: Middleware, kind: str) -> Hook | None:
+def _hook(middleware: _Middleware, kind: str) -> Hook | None:
     plain, coro = _overridden(middleware, kind), _overridden(middleware, f"a{kind}")
     if plain is None and coro is None:
         return None
@@ -167,7 +167,7 @@ def _hook(middleware: Middleware, kind: str) -> Hook | None:
     return Hook(kind, middleware, plain, coro, tuple(dict.fromkeys(jumps)))
 
 
-def _overridden(middleware: Middleware, name: str) -> Callable[..., Any] | None:
+def _overridden(middleware: _Middleware, name: str) -> Callable[..., Any] | None:
     """The bound hook, None if it is the base class's own."""
     bound: Any = getattr(middleware, name)
     if getattr(bound, "__func__", bound) is getattr(AgentMiddleware, name):

@@ -47,8 +47,10 @@ __all__ = [
     "AgentMiddleware",
     "AgentState",
     "ExtendedModelResponse",
+    "HookResult",
     "JumpTo",
     "ModelCallResult",
+    "ModelHandler",
     "ModelRequest",
     "ModelRequestChanges",
     "ModelResponse",
@@ -58,6 +60,7 @@ __all__ = [
     "PrivateStateAttr",
     "ToolCallRequest",
     "ToolCallRequestChanges",
+    "ToolHandler",
 ]
 
 JumpTo: TypeAlias = Literal["tools", "model", "end"]
