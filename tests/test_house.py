@@ -304,4 +304,7 @@ def test_newcomers_path() -> None:
 def test_architecture_names_every_room() -> None:
     architecture = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     rooms = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    assert sorted(room for room in rooms - {"__init__", "__main__"} if not re.search(rf"`{room}(/|\.py)?`", architecture)) == []
+    assert (
+        sorted(room for room in rooms - {"__init__", "__main__"} if not re.search(rf"`{room}(/|\.py)?`", architecture))
+        == []
+    )

@@ -245,7 +245,7 @@ class RunCancelled(GraphBubbleUp):
 
 
 class ParentCommand(GraphBubbleUp):
-    """`Command(graph=Command.PARENT)` on its way from a node to the graph around its own. `command` is its only argument."""
+    """`Command(graph=Command.PARENT)` on its way from a node to the graph around its own; `command` is its argument."""
 
     @property
     def command(self) -> Any:

@@ -42,14 +42,14 @@ class _Pausing(tuple[_Pause]):
     """Awaiting it yields `PAUSE` once. A tuple's own iterator does that in C, with nothing made but itself."""
 
     __slots__ = ()
-    __await__ = cast("Callable[[_Pausing], Generator[Any, None, None]]", tuple.__iter__)
+    __await__ = cast("Callable[[_Pausing], Generator[Any, None, None]]", tuple[_Pause].__iter__)
 
 
 _pausing: Final = _Pausing((PAUSE,))
 
 
 def pause() -> Awaitable[None]:
-    """`await pause()`: stop here until the driver has handed what was emitted to the reader."""
+    """Await it to stop here until the driver has handed what was emitted to the reader."""
     return _pausing
 
 
@@ -91,7 +91,9 @@ class Port(ABC):
         """
 
     @abstractmethod
-    async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]], limit: int | None = None) -> list[T | BaseException]:
+    async def gather(
+        self, coroutines: Sequence[Coroutine[Any, Any, T]], limit: int | None = None
+    ) -> list[T | BaseException]:
         """Run core coroutines at the same time, at most `limit` at once; results in order.
 
         Exceptions are returned, not raised, so that no sibling is lost. Cancelling it cancels all that run.

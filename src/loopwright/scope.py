@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, cast
 
 if TYPE_CHECKING:
     from loopwright.port import Port
 
 __all__ = [
+    "ConfigLike",
     "RunnableConfig",
     "Scope",
     "StreamWriter",
@@ -42,6 +43,10 @@ class RunnableConfig(TypedDict, total=False):
     """A list of `BaseCallbackHandler`."""
     run_name: str
     run_id: Any
+
+
+ConfigLike: TypeAlias = RunnableConfig | Mapping[str, Any]
+"""What calls take as `config`: a plain dict that was put together elsewhere will do."""
 
 
 class Scope(Protocol):
@@ -109,4 +114,4 @@ def merge_configs(*configs: RunnableConfig | Mapping[str, Any] | None) -> Runnab
 
 
 def _as_list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple)) else [value]
+    return list(cast("list[Any]", value)) if isinstance(value, (list, tuple)) else [value]

@@ -15,7 +15,7 @@ from loopwright.errors import EmptyInputError, InputTypeError
 from loopwright.graph.compiled import CompiledStateGraph, Parts
 from loopwright.messages import BaseMessage
 from loopwright.messages.pairing import repair_history
-from loopwright.scope import RunnableConfig
+from loopwright.scope import ConfigLike, RunnableConfig
 
 if TYPE_CHECKING:
     from loopwright.graph.engine import Run
@@ -55,7 +55,7 @@ class Agent(CompiledStateGraph, Generic[R]):
         def invoke(
             self,
             input: Any,
-            config: RunnableConfig | None = None,
+            config: ConfigLike | None = None,
             *,
             context: Any = None,
             durability: Durability | None = None,
@@ -64,7 +64,7 @@ class Agent(CompiledStateGraph, Generic[R]):
         def invoke(
             self,
             input: Any,
-            config: RunnableConfig | None = None,
+            config: ConfigLike | None = None,
             *,
             context: Any = None,
             stream_mode: str | Sequence[str] | None = "values",
@@ -73,13 +73,13 @@ class Agent(CompiledStateGraph, Generic[R]):
             durability: Durability | None = None,
             version: Literal["v1", "v2"] = "v1",
         ) -> Any: ...
-        def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any: ...
+        def invoke(self, input: Any, config: ConfigLike | None = None, **options: Any) -> Any: ...
 
         @overload
         async def ainvoke(
             self,
             input: Any,
-            config: RunnableConfig | None = None,
+            config: ConfigLike | None = None,
             *,
             context: Any = None,
             durability: Durability | None = None,
@@ -88,7 +88,7 @@ class Agent(CompiledStateGraph, Generic[R]):
         async def ainvoke(
             self,
             input: Any,
-            config: RunnableConfig | None = None,
+            config: ConfigLike | None = None,
             *,
             context: Any = None,
             stream_mode: str | Sequence[str] | None = "values",
@@ -97,7 +97,7 @@ class Agent(CompiledStateGraph, Generic[R]):
             durability: Durability | None = None,
             version: Literal["v1", "v2"] = "v1",
         ) -> Any: ...
-        async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any: ...
+        async def ainvoke(self, input: Any, config: ConfigLike | None = None, **options: Any) -> Any: ...
 
     def result(self, run: Run, values: dict[str, Any]) -> AgentResult[R]:
         budget: Budget = run.budget

@@ -26,7 +26,7 @@ from loopwright.graph.task import Task
 from loopwright.graph.types import GraphOutput, StateSnapshot
 from loopwright.messages.history import add_messages
 from loopwright.port import Port
-from loopwright.scope import RunnableConfig, current_scope, merge_configs
+from loopwright.scope import ConfigLike, RunnableConfig, current_scope, merge_configs
 
 if TYPE_CHECKING:
     from loopwright.graph.draw import Graph
@@ -68,7 +68,7 @@ class CompiledStateGraph:
         store: Any = None,
         debug: bool = False,
         name: str = "LangGraph",
-        config: RunnableConfig | None = None,
+        config: ConfigLike | None = None,
     ) -> None:
         self.parts = parts
         self.nodes, self.start, self.channels, self.joins = parts.nodes, parts.start, parts.channels, parts.joins
@@ -91,7 +91,7 @@ class CompiledStateGraph:
     def invoke(
         self,
         input: Any,
-        config: RunnableConfig | None = None,
+        config: ConfigLike | None = None,
         *,
         context: Any = None,
         stream_mode: _StreamModes = "values",
@@ -123,7 +123,7 @@ class CompiledStateGraph:
     async def ainvoke(
         self,
         input: Any,
-        config: RunnableConfig | None = None,
+        config: ConfigLike | None = None,
         *,
         context: Any = None,
         stream_mode: _StreamModes = "values",
@@ -154,7 +154,7 @@ class CompiledStateGraph:
     def stream(
         self,
         input: Any,
-        config: RunnableConfig | None = None,
+        config: ConfigLike | None = None,
         *,
         context: Any = None,
         stream_mode: _StreamModes = None,
@@ -175,7 +175,7 @@ class CompiledStateGraph:
     def astream(
         self,
         input: Any,
-        config: RunnableConfig | None = None,
+        config: ConfigLike | None = None,
         *,
         context: Any = None,
         stream_mode: _StreamModes = None,
@@ -204,7 +204,7 @@ class CompiledStateGraph:
         return values
 
     def _run(
-        self, port: Port, feed: Feed | None, config: RunnableConfig | None, context: Any, durability: str | None
+        self, port: Port, feed: Feed | None, config: ConfigLike | None, context: Any, durability: str | None
     ) -> Run:
         """A run of this graph, as a part of the run around it if there is one."""
         scope = current_scope.get()
@@ -311,22 +311,22 @@ class CompiledStateGraph:
 
     # ---- looking at threads
 
-    def get_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+    def get_state(self, config: ConfigLike, *, subgraphs: bool = False) -> StateSnapshot:
         """The thread as it is now, or at the checkpoint that `config` names."""
         from loopwright.graph.snapshot import get_state
 
         return get_state(self, config)
 
-    async def aget_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+    async def aget_state(self, config: ConfigLike, *, subgraphs: bool = False) -> StateSnapshot:
         """`get_state` under asyncio."""
         return await self._off_loop(lambda: self.get_state(config, subgraphs=subgraphs))
 
     def get_state_history(
         self,
-        config: RunnableConfig,
+        config: ConfigLike,
         *,
         filter: dict[str, Any] | None = None,
-        before: RunnableConfig | None = None,
+        before: ConfigLike | None = None,
         limit: int | None = None,
     ) -> Iterator[StateSnapshot]:
         """The thread's checkpoints, newest first."""
@@ -336,10 +336,10 @@ class CompiledStateGraph:
 
     async def aget_state_history(
         self,
-        config: RunnableConfig,
+        config: ConfigLike,
         *,
         filter: dict[str, Any] | None = None,
-        before: RunnableConfig | None = None,
+        before: ConfigLike | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[StateSnapshot]:
         """`get_state_history` under asyncio."""
@@ -348,7 +348,7 @@ class CompiledStateGraph:
             yield snapshot
 
     def update_state(
-        self, config: RunnableConfig, values: Any, as_node: str | None = None, task_id: str | None = None
+        self, config: ConfigLike, values: Any, as_node: str | None = None, task_id: str | None = None
     ) -> RunnableConfig:
         """Change the state from outside, as if node `as_node` had returned `values`; on an old checkpoint it forks."""
         from loopwright.graph.snapshot import update_state
@@ -356,7 +356,7 @@ class CompiledStateGraph:
         return blocking.run(update_state(self, BlockingPort(), config, values, as_node), None, copy_context())
 
     async def aupdate_state(
-        self, config: RunnableConfig, values: Any, as_node: str | None = None, task_id: str | None = None
+        self, config: ConfigLike, values: Any, as_node: str | None = None, task_id: str | None = None
     ) -> RunnableConfig:
         """`update_state` under asyncio."""
         from loopwright.drive import aio
@@ -374,13 +374,13 @@ class CompiledStateGraph:
 
     # ---- the rest
 
-    def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
+    def get_graph(self, config: ConfigLike | None = None, *, xray: int | bool = False) -> Graph:
         """Nodes and edges, to look at or to draw; `xray` opens nested graphs."""
         from loopwright.graph.shape import graph_of
 
         return graph_of(self, xray=xray)
 
-    def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+    def with_config(self, config: ConfigLike | None = None, **kwargs: Any) -> Any:
         """The same graph with a config of its own, under the one of each call."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
@@ -408,7 +408,7 @@ def _inherited(config: RunnableConfig) -> RunnableConfig:
     return cast(RunnableConfig, kept)
 
 
-def _names_own_thread(config: RunnableConfig | None, saver: BaseCheckpointSaver, parent: Task) -> bool:
+def _names_own_thread(config: ConfigLike | None, saver: BaseCheckpointSaver, parent: Task) -> bool:
     """Whether a nested call names a thread, other than the one it runs on, in a config that is not just handed on."""
     place = (config.get("configurable") or {}) if config else {}
     if not place.get("thread_id") or place.get("checkpoint_ns") == parent.namespace:

@@ -12,7 +12,7 @@ from loopwright.graph.nodes import Node, from_outside
 from loopwright.graph.saved import ended_in, errors_in, joined
 from loopwright.graph.types import END, START, PregelTask, StateSnapshot
 from loopwright.graph.writes import writes_of
-from loopwright.scope import RunnableConfig, merge_configs
+from loopwright.scope import ConfigLike, RunnableConfig, merge_configs
 
 if TYPE_CHECKING:
     from loopwright.graph.compiled import CompiledStateGraph
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["get_state", "get_state_history", "update_state"]
 
 
-def get_state(graph: CompiledStateGraph, config: RunnableConfig) -> StateSnapshot:
+def get_state(graph: CompiledStateGraph, config: ConfigLike) -> StateSnapshot:
     """The thread at its head, or at the checkpoint that `config` names; an empty snapshot where there is none."""
     saver, config = _saver_of(graph, config)
     place = config.get("configurable") or {}
@@ -33,10 +33,10 @@ def get_state(graph: CompiledStateGraph, config: RunnableConfig) -> StateSnapsho
 
 def get_state_history(
     graph: CompiledStateGraph,
-    config: RunnableConfig,
+    config: ConfigLike,
     *,
     filter: dict[str, Any] | None = None,
-    before: RunnableConfig | None = None,
+    before: ConfigLike | None = None,
     limit: int | None = None,
 ) -> Iterator[StateSnapshot]:
     """The thread's checkpoints, newest first."""
@@ -49,7 +49,7 @@ def get_state_history(
     return (_snapshot(graph, record, is_now=False) for record in records)
 
 
-def _saver_of(graph: CompiledStateGraph, config: RunnableConfig) -> tuple[BaseCheckpointSaver, RunnableConfig]:
+def _saver_of(graph: CompiledStateGraph, config: ConfigLike) -> tuple[BaseCheckpointSaver, RunnableConfig]:
     saver = graph.checkpointer
     if saver is None:
         raise UsageError(
@@ -95,7 +95,7 @@ def _config(record: Record, checkpoint_id: str) -> RunnableConfig:
 
 
 async def update_state(
-    graph: CompiledStateGraph, port: Port, config: RunnableConfig, values: Any, as_node: str | None
+    graph: CompiledStateGraph, port: Port, config: ConfigLike, values: Any, as_node: str | None
 ) -> RunnableConfig:
     """Save a checkpoint in which node `as_node` has returned `values`; returns the config that reads it."""
     saver, merged = _saver_of(graph, config)
