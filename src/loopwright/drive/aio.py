@@ -113,7 +113,7 @@ async def run(coroutine: Coroutine[Any, Any, T], outbox: Outbox | None = None, c
 async def _handover(outbox: Outbox) -> None:
     """`Outbox.handover` for a task: wait until the reader has taken everything."""
     bell = outbox.bell
-    if bell is None or outbox.closed:
+    if bell is None or outbox.closed or outbox.is_held_up():
         return
     loop = asyncio.get_running_loop()
     taken: asyncio.Future[None] = loop.create_future()
@@ -469,7 +469,7 @@ class AioPort(Port):
         outbox = self.outbox
         if not self.root or outbox is None or outbox.bell is not None:
             return None
-        outbox.bell = desk.put
+        outbox.bell, outbox.loop = desk.put, asyncio.get_running_loop()
         return outbox
 
     def _close(self, desk: _Desk, outbox: Outbox | None) -> None:

@@ -24,7 +24,7 @@ from loopwright.drive.bridge import (
     handler_on_loop,
     handler_on_thread,
 )
-from loopwright.drive.outbox import Outbox
+from loopwright.drive.outbox import Outbox, hold_loop
 from loopwright.drive.steps import InContext, foreign, unwind
 from loopwright.drive.threads import Job, start
 from loopwright.errors import RunCancelled
@@ -46,6 +46,7 @@ def run(
     With an `outbox` (a nested run, or one of several tasks) each pause waits until the reader has read. `job` is the
     one this runs for: once it is cancelled, the coroutine is stopped at its next pause.
     """
+    context = hold_loop(context)
     step = coroutine.send if context is None else _within(context, coroutine)
     try:
         while True:
@@ -71,6 +72,7 @@ def stream(make: Callable[[], Coroutine[Any, Any, Any]], outbox: Outbox, context
     The coroutine is made when the first item is asked for: a stream that nobody reads leaves nothing behind.
     """
     coroutine = make()
+    hold_loop(context)
     items, take = outbox.items, outbox.items.popleft
     enter, send = context.run, coroutine.send
     failure: BaseException | None = None

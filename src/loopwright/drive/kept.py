@@ -9,37 +9,38 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from contextvars import copy_context
 from typing import Any
 
-from loopwright.drive.threads import Job, start
+from loopwright.drive.outbox import held_loops
+from loopwright.drive.threads import Job
 
 __all__ = ["kept_loop", "start_on_loop"]
 
 _lock = threading.Lock()
-_loop: asyncio.AbstractEventLoop | None = None
+_loops: list[asyncio.AbstractEventLoop] = []
 
 
-def kept_loop() -> asyncio.AbstractEventLoop:
-    """The loop; started at the first use, and again in a forked child."""
-    global _loop
+def kept_loop(held: Collection[Any] = ()) -> asyncio.AbstractEventLoop:
+    """The loop; started at the first use, and again in a forked child. One that is in `held` is passed over."""
     with _lock:
-        if _loop is None or _loop.is_closed():
-            loop = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="loopwright-loop", daemon=True).start()
-            _loop = loop
-        return _loop
+        for loop in _loops:
+            if loop not in held and not loop.is_closed():
+                return loop
+        loop = asyncio.new_event_loop()
+        threading.Thread(target=loop.run_forever, name="loopwright-loop", daemon=True).start()
+        _loops.append(loop)
+        return loop
 
 
 def start_on_loop(coroutine: Coroutine[Any, Any, Any]) -> Job:
     """Run a coroutine on the kept loop, in a copy of the caller's context variables.
 
-    A plain call made by a coroutine on that loop stops the loop: what it waits for gets one of its own.
+    A plain call made by a coroutine on that loop stops the loop until it has ended: what it waits for, however deep,
+    runs on another one.
     """
-    loop, job, context = kept_loop(), Job(), copy_context()
-    if asyncio._get_running_loop() is loop:
-        return start(asyncio.run, coroutine)
+    loop, job, context = kept_loop(held_loops.get()), Job(), copy_context()
 
     def settle(task: asyncio.Task[Any]) -> None:
         if task.cancelled():
@@ -60,8 +61,9 @@ def start_on_loop(coroutine: Coroutine[Any, Any, Any]) -> Job:
 
 
 def _forget_after_fork() -> None:
-    global _loop, _lock
-    _loop, _lock = None, threading.Lock()
+    global _lock
+    _loops.clear()
+    _lock = threading.Lock()
 
 
 os.register_at_fork(after_in_child=_forget_after_fork)

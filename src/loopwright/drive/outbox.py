@@ -18,9 +18,10 @@ import sys
 from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable
+from contextvars import Context, ContextVar, copy_context
 from typing import Any
 
-__all__ = ["Ack", "Bell", "Outbox"]
+__all__ = ["Ack", "Bell", "Outbox", "held_loops", "hold_loop", "running_loop"]
 
 Ack = Callable[[], object]
 """Called once the reader has taken what was there."""
@@ -34,11 +35,13 @@ _RECHECK_S = 0.5
 class Outbox:
     """Items emitted and not yet read, oldest first."""
 
-    __slots__ = ("bell", "closed", "items")
+    __slots__ = ("bell", "closed", "items", "loop")
 
     def __init__(self) -> None:
         self.items: deque[Any] = deque()
         self.bell: Bell | None = None
+        self.loop: Any = None
+        """The event loop that the root is stepped on; None for a root that blocks."""
         self.closed = False
         """The reader has left: nothing is kept for it any more."""
 
@@ -57,7 +60,7 @@ class Outbox:
         A blocking call on an event loop's own thread does not wait: it holds up that loop, and maybe its reader too.
         """
         bell = self.bell
-        if bell is None or self.closed or _loop_runs_here():
+        if bell is None or self.closed or running_loop() is not None or self.is_held_up():
             return
         taken = allocate_lock()
         taken.acquire()
@@ -66,13 +69,34 @@ class Outbox:
             if self.bell is not bell or self.closed:
                 return
 
+    def is_held_up(self) -> bool:
+        """Whether the root stands still until this very code has ended: its loop is stopped by a call above."""
+        return self.loop is not None and self.loop in held_loops.get()
+
     def close(self) -> None:
         """The reader has left."""
         self.closed = True
         self.items.clear()
 
 
-def _loop_runs_here() -> bool:
-    """Whether this thread is running an event loop. Where nobody has loaded asyncio, none can be."""
+held_loops: ContextVar[tuple[Any, ...]] = ContextVar("loopwright_held_loops", default=())
+"""Event loops that stand still until the running code has ended: a blocking call was made on their own thread."""
+
+
+def running_loop() -> Any:
+    """The event loop that this thread runs, None without one. Where nobody has loaded asyncio, there is none."""
     asyncio = sys.modules.get("asyncio")
-    return asyncio is not None and asyncio._get_running_loop() is not None
+    return None if asyncio is None else asyncio._get_running_loop()
+
+
+def hold_loop(context: Context | None) -> Context | None:
+    """A blocking call begins: in its context, note the loop that it stops."""
+    loop = running_loop()
+    if loop is None:
+        return context
+    if context is None:
+        context = copy_context()
+    held = context.get(held_loops, ())
+    if loop not in held:
+        context.run(held_loops.set, (*held, loop))
+    return context
