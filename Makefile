@@ -51,7 +51,7 @@ endif
 
 # All of them run, so that one look shows all there is to mend.
 check: $(VENV)/.dev
-	@failed=; for tool in 'ruff check' 'ruff format --check' pyright mypy 'python -m pytest -q tests/test_house.py'; do \
+	@failed=; for tool in 'ruff check' 'ruff format --check' 'pyright -p pyproject.toml' mypy 'python -m pytest -q tests/test_house.py'; do \
 		echo "$$tool"; $(BIN)/$$tool || failed="$$failed [$$tool]"; done; \
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 

@@ -127,6 +127,10 @@ class Port(ABC):
         if self.reading:
             await _pausing
 
+    def check(self) -> None:
+        """Raise `RunCancelled` where the run's caller has given up on it and cannot stop it otherwise."""
+        return
+
     def now(self) -> float:
         """Seconds since the epoch."""
         return time.time()

@@ -387,6 +387,101 @@ def test_cancelling_the_outer_run_cancels_the_inner_one():
     assert is_valid(agent.get_state(thread()).values["messages"])
 
 
+class Endless:
+    """An agent in a plain tool, that goes on for ever unless somebody stops it. Each of its steps waits for the test."""
+
+    def __init__(self, depth: int = 1) -> None:
+        self.steps = 0
+        self.stepped = threading.Event()
+        self.go = threading.Semaphore(0)
+
+        @tool
+        def step(n: int) -> str:
+            """Step."""
+            self.steps += 1
+            self.stepped.set()
+            assert self.go.acquire(timeout=20)
+            return str(n)
+
+        model = ScriptedModel(lambda messages: call("step", n=len(messages)), loop=True)
+        self.saver = InMemorySaver()
+        self.inner = create_agent(model, [step], checkpointer=self.saver)
+        self.ended = threading.Event()
+        self.agent = create_agent(ScriptedModel(call("ask", question="?"), "ok", loop=True), [self.asking(depth)])
+
+    def asking(self, depth: int, **options: Any) -> Any:
+        @tool("ask", **options)
+        def ask(question: str) -> str:
+            """Ask."""
+            try:
+                if depth > 1:
+                    deeper = create_agent(ScriptedModel(call("ask", question="?"), "ok"), [self.asking(depth - 1)])
+                    return deeper.invoke({"messages": question}).text
+                return self.inner.invoke({"messages": question}, thread("inner")).text
+            finally:
+                self.ended.set()
+
+        return ask
+
+    def is_stopped(self) -> bool:
+        """Let it go on: it makes no further step, ends, and its own thread is in order."""
+        before = self.steps
+        for _ in range(5):
+            self.go.release()
+        assert self.ended.wait(timeout=20)
+        assert is_valid(self.inner.get_state(thread("inner")).values["messages"])
+        return self.steps == before
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("reading", [False, True], ids=["ainvoke", "astream"])
+def test_cancelling_stops_an_agent_that_a_plain_tool_asks(reading, depth):
+    """Its thread cannot be stopped, but the run on it asks no model any more."""
+    endless = Endless(depth)
+
+    async def read() -> None:
+        async for _ in endless.agent.astream({"messages": "hi"}):
+            pass
+
+    async def main() -> None:
+        task = asyncio.create_task(read() if reading else endless.agent.ainvoke({"messages": "hi"}))
+        await until(endless.stepped.is_set)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert endless.is_stopped()
+
+
+@both_worlds
+def test_a_timeout_of_a_tool_stops_the_agent_in_it(world):
+    endless = Endless()
+    ask = endless.asking(1, timeout_s=0.05)
+    result = invoke(create_agent(ScriptedModel(call("ask", question="?"), "ok"), [ask]), world)
+    assert (result["messages"][2].status, result.text) == ("error", "ok")
+    assert endless.is_stopped()
+
+
+@both_worlds
+def test_time_that_is_over_stops_the_agent_in_a_tool(world):
+    endless = Endless()
+    agent = create_agent(ScriptedModel(call("ask", question="?")), [endless.asking(1)], limits=Limits(seconds=0.05))
+    assert invoke(agent, world).stop_reason == "seconds"
+    assert endless.is_stopped()
+
+
+def test_leaving_a_stream_stops_an_agent_that_a_plain_tool_asks():
+    endless = Endless()
+    tokens = endless.agent.stream({"messages": "hi"}, stream_mode=["updates", "custom"])
+    next(tokens)
+    helper = threading.Thread(target=lambda: (endless.stepped.wait(20), endless.go.release()))
+    helper.start()
+    tokens.close()  # type: ignore[attr-defined]
+    helper.join()
+    assert endless.steps == 0 or endless.is_stopped()
+
+
 @pytest.mark.parametrize("kind", ["def", "async def"])
 def test_leaving_the_stream_at_an_inner_token_ends_the_tree(kind):
     made: list[str] = []

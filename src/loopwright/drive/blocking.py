@@ -26,7 +26,7 @@ from loopwright.drive.bridge import (
 )
 from loopwright.drive.outbox import Outbox, hold_loop
 from loopwright.drive.steps import InContext, foreign, unwind
-from loopwright.drive.threads import Job, start
+from loopwright.drive.threads import Job, current_job, start
 from loopwright.errors import RunCancelled
 from loopwright.port import PAUSE, Port, pause
 
@@ -47,6 +47,7 @@ def run(
     one this runs for: once it is cancelled, the coroutine is stopped at its next pause.
     """
     context = hold_loop(context)
+    job = job or current_job.get()
     step = coroutine.send if context is None else _within(context, coroutine)
     try:
         while True:
@@ -109,6 +110,11 @@ class BlockingPort(Port):
         self.reading = outbox is not None
         self.root = root
 
+    def check(self) -> None:
+        job = current_job.get()
+        if job is not None and job.cancelled:
+            raise RunCancelled
+
     async def call(
         self,
         function: Callable[..., Any],
@@ -135,12 +141,14 @@ class BlockingPort(Port):
             await self._consume_elsewhere(plain, coro, take, timeout_s)
             return
         source = plain()
-        reading, pausing = self.reading, pause()
+        reading, pausing, job = self.reading, pause(), current_job.get()
         try:
             for item in source:
                 take(item)
                 if reading:
                     await pausing
+                elif job is not None and job.cancelled:
+                    raise RunCancelled
         finally:
             close = getattr(source, "close", None)
             if close is not None:

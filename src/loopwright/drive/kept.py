@@ -14,7 +14,7 @@ from contextvars import copy_context
 from typing import Any
 
 from loopwright.drive.outbox import held_loops
-from loopwright.drive.threads import Job
+from loopwright.drive.threads import Job, current_job
 
 __all__ = ["kept_loop", "start_on_loop"]
 
@@ -41,6 +41,7 @@ def start_on_loop(coroutine: Coroutine[Any, Any, Any]) -> Job:
     runs on another one.
     """
     loop, job, context = kept_loop(held_loops.get()), Job(), copy_context()
+    context.run(current_job.set, job)
 
     def settle(task: asyncio.Task[Any]) -> None:
         if task.cancelled():
@@ -51,7 +52,7 @@ def start_on_loop(coroutine: Coroutine[Any, Any, Any]) -> Job:
 
     def begin() -> None:
         task = loop.create_task(coroutine, context=context)
-        job.cancel = lambda: loop.call_soon_threadsafe(task.cancel)
+        job.stop = lambda: loop.call_soon_threadsafe(task.cancel)
         if job.cancelled:
             task.cancel()
         task.add_done_callback(settle)

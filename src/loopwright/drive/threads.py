@@ -3,6 +3,9 @@
 A bounded pool would deadlock as soon as nested agents wait on its threads for children that need a thread too.
 How many run at once is decided where it belongs: `max_concurrency`, a tool's own limit. Threads are daemons:
 a tool that sleeps for ever does not keep the program from ending.
+
+What runs here may begin jobs of its own: an agent in a tool does. Whoever gives up on a job gives up on those below it.
+A thread cannot be stopped, but a run on it looks before each step whether its job is still wanted (`current_job`).
 """
 
 from __future__ import annotations
@@ -11,11 +14,11 @@ import os
 import threading
 from _thread import allocate_lock
 from collections.abc import Callable
-from contextvars import Context, copy_context
+from contextvars import Context, ContextVar, copy_context
 from queue import SimpleQueue
 from typing import Any
 
-__all__ = ["Job", "start"]
+__all__ = ["Job", "current_job", "start"]
 
 _KEPT_IDLE = 64
 _idle: list[_Worker] = []
@@ -24,21 +27,37 @@ _idle: list[_Worker] = []
 class Job:
     """Something that runs elsewhere: its outcome, and who wants to be told."""
 
-    __slots__ = ("_callbacks", "_lock", "cancel", "cancelled", "done", "error", "result")
+    __slots__ = ("_above", "_below", "_callbacks", "_lock", "cancelled", "done", "error", "result", "stop")
 
     def __init__(self) -> None:
         self._lock = allocate_lock()
         self._callbacks: list[Callable[[], object]] = []
+        self._below: list[Job] = []
         self.done = False
         self.result: Any = None
         self.error: BaseException | None = None
         self.cancelled = False
         """Set by whoever gave up on it; a thread cannot be stopped, only told."""
-        self.cancel: Callable[[], object] = self._mark
-        """Ask it to stop. What runs on an event loop replaces this by its task's own."""
+        self.stop: Callable[[], object] | None = None
+        """Stops what runs on an event loop."""
+        self._above = current_job.get()
+        if self._above is not None:
+            self._above._begin(self)
 
-    def _mark(self) -> None:
-        self.cancelled = True
+    def _begin(self, below: Job) -> None:
+        with self._lock:
+            self._below.append(below)
+            below.cancelled = self.cancelled
+
+    def cancel(self) -> None:
+        """Ask it to stop, and what it has begun."""
+        with self._lock:
+            self.cancelled = True
+            below = list(self._below)
+        if self.stop is not None:
+            self.stop()
+        for job in below:
+            job.cancel()
 
     def finish(self, result: Any, error: BaseException | None) -> None:
         """Settle the outcome, on whatever thread it came about."""
@@ -46,6 +65,10 @@ class Job:
             self.result, self.error = result, error
             self.done = True
             callbacks, self._callbacks = self._callbacks, []
+        above = self._above
+        if above is not None:
+            with above._lock:
+                above._below.remove(self)
         for callback in callbacks:
             callback()
 
@@ -62,6 +85,10 @@ class Job:
         if self.error is not None:
             raise self.error
         return self.result
+
+
+current_job: ContextVar[Job | None] = ContextVar("loopwright_job", default=None)
+"""The job that the running code belongs to; None on a thread that is not ours."""
 
 
 class _Worker:
@@ -95,11 +122,13 @@ class _Worker:
 def start(function: Callable[..., Any], *args: Any, job: Job | None = None) -> Job:
     """Run `function(*args)` on a helper thread, in a copy of the caller's context variables."""
     job = job or Job()
+    context = copy_context()
+    context.run(current_job.set, job)
     try:
         worker = _idle.pop()
     except IndexError:
         worker = _Worker()
-    worker.inbox.put((job, copy_context(), function, args))
+    worker.inbox.put((job, context, function, args))
     return job
 
 

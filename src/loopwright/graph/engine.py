@@ -191,6 +191,7 @@ class Run:
         return self.public(self.state)
 
     async def superstep(self) -> None:
+        self.port.check()
         due = self.tasks
         todo = due if len(due) == 1 and not due[0].done else [task for task in due if not task.done]
         if self.feed is not None and self.wants(TaskStarted):
