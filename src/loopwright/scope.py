@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, cast
 
+from loopwright.errors import UsageError
+
 if TYPE_CHECKING:
     from loopwright.port import Port
 
@@ -96,6 +98,11 @@ def merge_configs(*configs: RunnableConfig | Mapping[str, Any] | None) -> Runnab
     for config in configs:
         if not config:
             continue
+        if not isinstance(cast(Any, config), Mapping):
+            raise UsageError(
+                f'config= takes a dict, such as {{"configurable": {{"thread_id": "1"}}}}; it got {config!r:.60}. '
+                'A stream\'s mode goes by name: stream_mode="messages".'
+            )
         for key, value in config.items():
             if value is None:
                 continue

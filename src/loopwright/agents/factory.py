@@ -109,7 +109,7 @@ def create_agent(
     """
     hooks = collect_hooks(middleware)
     chosen = _model_of(model)
-    listed, provided = check_tools([*(t for each in hooks.middleware for t in each.tools), *(tools or ())])
+    listed, provided = check_tools([*(t for each in hooks.middleware for t in each.tools), *_listed(tools)])
     strategy = answer_strategy(response_format)
     asker = Asker(
         chosen,
@@ -128,12 +128,35 @@ def create_agent(
     _wire(graph, hooks, asker, caller, Ending(on_limit), has_tools=bool(listed or provided or hooks.wrap_tool_call))
     return Agent(
         graph.parts(),
-        limits=limits or Limits(),
+        limits=_limits_of(limits),
         checkpointer=checkpointer,
         store=store,
         debug=debug,
         name=name,
     )
+
+
+def _listed(tools: Any) -> Sequence[Any]:
+    if tools is None:
+        return ()
+    if callable(tools) or isinstance(tools, (BaseTool, Mapping, str)):
+        one = cast(Any, tools)
+        name: str = getattr(one, "__name__", None) or getattr(one, "name", None) or "my_tool"
+        raise UsageError(f"tools= takes a list: create_agent(model, tools=[{name}]).")
+    return list(tools)
+
+
+def _limits_of(limits: Any) -> Limits:
+    if limits is None:
+        return Limits()
+    if isinstance(limits, Limits):
+        return limits
+    hint = (
+        f"Write limits=Limits({', '.join(f'{k}={v!r}' for k, v in cast('dict[str, Any]', limits).items())})."
+        if isinstance(limits, dict)
+        else "Write limits=Limits(model_calls=…)."
+    )
+    raise UsageError(f"limits={limits!r:.80} is a {type(cast(Any, limits)).__name__}, not Limits. {hint}")
 
 
 def _model_of(model: Any) -> Any:
