@@ -19,7 +19,7 @@ from loopwright.agents.middleware.hooks import Hook, normalize_model_result
 from loopwright.agents.middleware.types import ModelRequest, ModelResponse
 from loopwright.agents.stop import is_notice, notice
 from loopwright.graph.types import Command
-from loopwright.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
+from loopwright.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from loopwright.messages.pairing import repair_history, with_call_ids
 
 if TYPE_CHECKING:
@@ -238,7 +238,9 @@ def _amount(message: AIMessage, history: list[AnyMessage], plan: AnswerPlan | No
 
 def _valid(messages: list[AnyMessage]) -> list[AnyMessage]:
     """What is sent is valid, also where a hook has taken out half of a pair or put something between."""
-    return cast("list[AnyMessage]", repair_history(cast("list[BaseMessage]", messages)))
+    history: Any = messages
+    mended: Any = repair_history(history)
+    return mended
 
 
 def _around(task: Task, hook: Hook, inner: _Ask, commands: list[Command[Any]]) -> _Ask:

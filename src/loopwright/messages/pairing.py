@@ -15,7 +15,7 @@ called it yet, to the first that does so later.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 from msgspec import structs
 
@@ -50,9 +50,8 @@ def _check(messages: Sequence[BaseMessage], start: int, open_end: bool) -> tuple
     asked_at = last = start
     for at in range(start, len(messages)):
         message = messages[at]
-        kind = message.type
-        if kind == "tool" or kind == "ToolMessageChunk":  # noqa: PLR1714 - a tuple costs more
-            call_id = cast(ToolMessage, message).tool_call_id
+        if isinstance(message, ToolMessage):
+            call_id = message.tool_call_id
             left = waiting.get(call_id, 0)
             if not left:
                 return f"messages[{at}] is a result for {call_id!r}, which no AI message right before it asks for", last
@@ -64,14 +63,13 @@ def _check(messages: Sequence[BaseMessage], start: int, open_end: bool) -> tuple
             if len(answered) < len(waiting):
                 return _unanswered(waiting, answered, asked_at), last
             waiting, answered = {}, set()
-        if kind == "ai" or kind == "AIMessageChunk":  # noqa: PLR1714 - the same
-            message = cast(AIMessage, message)
-            if message.tool_calls or message.invalid_tool_calls:
-                asked_at = at
-                for call in calls_of(message):
-                    if not call["id"]:
-                        return f"messages[{at}] calls {call['name']!r} without an id", last
-                    waiting[call["id"]] = waiting.get(call["id"], 0) + 1
+        if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
+            asked_at = at
+            for call in calls_of(message) if message.invalid_tool_calls else message.tool_calls:
+                call_id = call["id"]
+                if not call_id:
+                    return f"messages[{at}] calls {call['name']!r} without an id", last
+                waiting[call_id] = waiting.get(call_id, 0) + 1
     if not open_end and len(answered) < len(waiting):
         return _unanswered(waiting, answered, asked_at), last
     return None, last
