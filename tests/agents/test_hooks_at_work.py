@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from loopwright.agents import create_agent
+from loopwright.agents import Limits, create_agent
 from loopwright.agents.middleware import (
     Runtime,
     after_agent,
@@ -146,8 +146,9 @@ def test_what_a_hook_sets_is_seen_by_what_it_calls(world, kind):
 
 @both_worlds
 @pytest.mark.parametrize("kind", ["def", "async def"])
-@pytest.mark.parametrize("depth", [1, 2])
-def test_tokens_stream_while_a_wrap_hook_waits(world, kind, depth):
+@pytest.mark.parametrize("depth", [0, 1, 2])
+@pytest.mark.parametrize("limits", [None, Limits(seconds=60)], ids=["", "with a deadline"])
+def test_tokens_stream_while_a_wrap_hook_waits(world, kind, depth, limits):
     """Each token reaches the reader before the next one is made, with the hook still inside of `handler(...)`."""
     made: list[str] = []
     inside: list[str] = []
@@ -179,7 +180,8 @@ def test_tokens_stream_while_a_wrap_hook_waits(world, kind, depth):
 
             return await super().answer(port, messages, take=take and note, **more)
 
-    agent = create_agent(Slow(say(chunks=["a", "b", "c"])), middleware=[hook(f"h{n}") for n in range(depth)])  # pyright: ignore[reportCallIssue]
+    hooks = [hook(f"h{n}") for n in range(depth)]
+    agent = create_agent(Slow(say(chunks=["a", "b", "c"])), middleware=hooks, limits=limits)  # pyright: ignore[reportCallIssue]
 
     def look_at(chunk: Any) -> tuple[str, list[str], int]:
         return chunk[0].text, list(made), len(inside)
