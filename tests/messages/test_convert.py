@@ -29,7 +29,7 @@ from loopwright.messages import (
 from tests.messages import strategies
 
 
-class Order(HumanMessage, tag="order"):
+class Order(HumanMessage, tag="tested-order"):
     items: list[str] = []
 
 
@@ -147,7 +147,7 @@ def test_the_form_is_type_and_data() -> None:
 
 def test_subclasses_come_back_as_what_they_were() -> None:
     order = Order("a", items=["b"])
-    assert message_to_dict(order)["type"] == "human/order"
+    assert message_to_dict(order)["type"] == "human/tested-order"
     assert message_to_dict(order)["data"]["type"] == "human"
     assert messages_from_dict(messages_to_dict([order])) == [order]
 
