@@ -58,6 +58,19 @@ class Terminal:
         """Ctrl-C as the terminal sends it, to the real process."""
         self.process.send_signal(signal.SIGINT)
 
+    def interrupt_until(self, text: str) -> None:
+        """Ctrl-C as people press it, again when nothing happens: one that comes in the instant between the prompt and the
+        reading of the line is not seen by Python's `input` before the next key."""
+        for _ in range(SECONDS // 2):
+            self.interrupt()
+            deadline = time.monotonic() + 2
+            while text not in self.rest and time.monotonic() < deadline:
+                if select.select([self._main], [], [], 0.1)[0]:
+                    self.seen += self._read().decode(errors="replace")
+            if text in self.rest:
+                break
+        self.expect(text)
+
     def expect(self, text: str) -> str:
         """Wait until `text` is shown after what was expected before; everything up to its end."""
         deadline = time.monotonic() + SECONDS

@@ -105,8 +105,7 @@ def test_ctrl_c_stops_a_model_in_the_middle_of_its_words(place: Path) -> None:
 def test_ctrl_c_at_the_prompt_says_how_to_leave(place: Path) -> None:
     with Terminal(["chat", "slow:adding"], cwd=place) as terminal:
         terminal.expect("> ")
-        terminal.interrupt()
-        terminal.expect("/exit or Ctrl-D leaves")
+        terminal.interrupt_until("/exit or Ctrl-D leaves")
         terminal.expect("> ")
         terminal.type("\x04")
         assert terminal.wait() == 0
