@@ -60,8 +60,9 @@ class Terminal:
 
     def interrupt_until(self, text: str) -> None:
         """Ctrl-C as people press it, again when nothing happens: one that comes in the instant between the prompt and the
-        reading of the line is not seen by Python's `input` before the next key."""
-        for _ in range(SECONDS // 2):
+        reading of the line is not seen by Python's `input` before the next key.
+        """
+        for _ in range(30):
             self.interrupt()
             deadline = time.monotonic() + 2
             while text not in self.rest and time.monotonic() < deadline:
