@@ -134,7 +134,6 @@ def test_a_sequence_of_functions_takes_their_names():
         ("b", None, ["a", "b"]),
         (["b", "c"], None, ["a", "b", "c"]),
         (END, None, ["a"]),
-        (None, None, ["a"]),
         ("left", {"left": "b", "right": "c"}, ["a", "b"]),
         (True, {True: "c", False: "b"}, ["a", "c"]),
         ("stop", {"stop": END}, ["a"]),
@@ -186,9 +185,12 @@ def test_an_answer_that_the_path_map_does_not_have(path_map):
 
 
 @both_worlds
-def test_an_answer_that_is_no_place(world: World):
-    builder = StateGraph(Log).add_node("a", word("a")).add_edge(START, "a").add_conditional_edges("a", lambda state: 7)
-    with pytest.raises(UsageError, match="'<lambda>' must return a node's name, a Send or a list of them; got 7"):
+@pytest.mark.parametrize("answer", [7, None])
+def test_an_answer_that_is_no_place(world: World, answer):
+    """None too: it is what a function returns whose author forgot a branch."""
+    builder = StateGraph(Log).add_node("a", word("a")).add_edge(START, "a")
+    builder.add_conditional_edges("a", lambda state: answer)
+    with pytest.raises(UsageError, match=f"must return a node's name, a Send or a list of them; got {answer}"):
         world.invoke(builder.compile(), {"log": []})
 
 
@@ -282,6 +284,28 @@ def test_a_node_may_return_several_commands_and_updates(world: World):
 def test_one_command_in_a_list_is_shown_as_if_alone(world: World):
     builder = chain(("a", lambda state: [Command(update={"log": [1]}), None]), ("b", lambda state: []))
     assert world.stream(builder.compile(), {"log": []}) == [{"a": {"log": [1]}}, {"b": None}]
+
+
+@both_worlds
+def test_pairs_may_write_one_key_more_than_once(world: World):
+    graph = chain(("a", lambda state: Command(update=[("log", [1]), ("log", [2])]))).compile()
+    assert world.invoke(graph, {"log": []}) == {"log": [1, 2]}
+    assert world.stream(graph, {"log": []}) == [{"a": [{"log": [1]}, {"log": [2]}]}]
+
+
+@both_worlds
+def test_commands_that_write_different_keys_are_shown_as_one_update(world: World):
+    class State(Log):
+        n: int
+
+    graph = chain(("a", lambda state: [{"log": [1]}, Command(update={"n": 2})]), state=State).compile()
+    assert world.stream(graph, {"log": []}) == [{"a": {"log": [1], "n": 2}}]
+
+
+@both_worlds
+def test_a_command_with_a_list_that_holds_no_pairs(world: World):
+    with pytest.raises(InvalidUpdateError, match=r"update=\[3\]\. Write a dict .* or a list of \(key, update\) pairs"):
+        world.invoke(chain(("a", lambda state: Command(update=[3]))).compile(), {"log": []})
 
 
 @both_worlds

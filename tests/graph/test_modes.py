@@ -66,6 +66,55 @@ def test_updates_is_the_default_and_shows_what_each_node_returned(world: World):
 
 
 @both_worlds
+def test_updates_shows_what_changes_the_state(world: World):
+    """Keys that the state does not know change nothing."""
+    graph = chain(
+        ("a", lambda state: {}),
+        ("b", lambda state: {"unknown": 1}),
+        ("c", lambda state: {"unknown": 1, "log": ["c"]}),
+        ("d", lambda state: [{"log": [1], "unknown": 1}, {"log": [2]}]),
+    ).compile()
+    assert world.stream(graph, {"log": []}) == [
+        {"a": None},
+        {"b": None},
+        {"c": {"log": ["c"]}},
+        {"d": [{"log": [1]}, {"log": [2]}]},
+    ]
+
+
+@both_worlds
+@pytest.mark.parametrize("modes", [["updates", "tasks"], ["tasks", "updates"]])
+def test_updates_come_before_the_end_of_the_task(world: World, modes):
+    shown = world.stream(chain("a").compile(), {"log": []}, stream_mode=modes)
+    assert [mode for mode, _ in shown] == ["tasks", "updates", "tasks"]
+
+
+@both_worlds
+def test_messages_of_several_updates_are_shown_with_the_ids_they_are_kept_with(world: World):
+    graph = chain(
+        ("a", lambda state: [{"messages": [AIMessage("1")]}, {"messages": [AIMessage("2")]}]), state=MessagesState
+    ).compile()
+    shown, state = world.stream(graph, {"messages": []}, stream_mode=["updates", "values"])[-2:]
+    assert [update["messages"][0].id for update in shown[1]["a"]] == [m.id for m in state[1]["messages"]]
+
+
+@both_worlds
+def test_tasks_have_the_metadata_and_tags_of_the_caller_and_no_other_keys_of_the_config(world: World):
+    builder = StateGraph(Log).add_node("a", lambda state: None, metadata={"k": 1}).add_edge(START, "a")
+    config = {"metadata": {"m": 2}, "tags": ["t"], "configurable": {"api_key": "secret"}}
+    begun = world.stream(builder.compile(), {"log": []}, config, stream_mode="tasks")[0]
+    assert begun["metadata"] == {"k": 1, "m": 2, "tags": ["t"]}
+
+
+@both_worlds
+def test_tokens_have_the_metadata_of_the_caller_and_no_other_keys_of_the_config(world: World):
+    graph = chain(("a", lambda state: {"messages": [AIMessage("hi")]}), state=MessagesState).compile()
+    config = {"metadata": {"m": 2}, "configurable": {"thread_id": "1", "api_key": "secret"}}
+    ((_, metadata),) = world.stream(graph, {"messages": []}, config, stream_mode="messages")
+    assert (metadata["m"], metadata["thread_id"], "api_key" in metadata) == (2, "1", False)
+
+
+@both_worlds
 def test_custom_shows_what_was_written(world: World):
     assert world.stream(story(), {"log": []}, thread(), stream_mode="custom") == [{"at": "a"}]
 

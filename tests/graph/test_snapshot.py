@@ -380,3 +380,10 @@ def test_a_thread_that_waits_for_a_node_of_another_graph(world: World):
         world.invoke(other, None, thread())
     world.update(other, thread(), {"log": [2]}, as_node="x")
     assert world.invoke(other, None, thread()) == {"log": [1, 2, "y"]}
+
+
+@both_worlds
+def test_an_update_of_a_fresh_thread_is_its_first_step(world: World):
+    graph = saved("a", "b")
+    world.update(graph, thread(), {"log": ["seed"]}, as_node="a")
+    assert steps(world.history(graph, thread())) == [("update", 0, ["seed"], ("b",))]

@@ -341,7 +341,8 @@ def test_input_that_is_no_state(world: World):
 
 
 @both_worlds
-def test_keys_marked_private_are_not_taken_and_not_shown(world: World):
+def test_keys_marked_private_are_not_taken_from_callers_and_not_given_to_them(world: World):
+    """What a thread holds is shown whole to who asks for it: `get_state`, the `checkpoints` mode."""
     class State(Log):
         secret: Annotated[int, PrivateStateAttr]
         result: Annotated[int, OmitFromInput]
@@ -355,8 +356,9 @@ def test_keys_marked_private_are_not_taken_and_not_shown(world: World):
     compiled = graph.compile(checkpointer=InMemorySaver())
     assert world.invoke(compiled, whole, thread()) == {"log": [], "result": 2}
     assert seen == [{"log": [], "secret": 1, "result": 2, "given": 9}]
-    assert world.state(compiled, thread()).values == {"log": [], "result": 2}
+    assert world.state(compiled, thread()).values == {"log": [], "secret": 1, "result": 2, "given": 9}
     shown = world.stream(compiled, whole, thread("2"), stream_mode=["values", "checkpoints", "tasks"])
     inputs = [chunk["input"] for mode, chunk in shown if mode == "tasks" and "input" in chunk]
-    states = [chunk if mode == "values" else chunk["values"] for mode, chunk in shown if mode != "tasks"]
+    states = [chunk for mode, chunk in shown if mode == "values"]
     assert all("secret" not in state and "given" not in state for state in [*inputs, *states])
+    assert shown[-1] == ("checkpoints", {**shown[-1][1], "values": {"log": [], "secret": 1, "result": 2, "given": 9}})

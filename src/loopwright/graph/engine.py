@@ -113,6 +113,7 @@ class Run:
         self.thread_id: str | None = configurable.get("thread_id")
         self.namespace = str(configurable.get("checkpoint_ns") or "")
         self.metadata = _metadata_of(config)
+        """What is told with tokens and tasks: the caller's metadata, and which thread it is."""
         self.tokens = feed is not None and feed.wants(MessageChunk, path)
         self.budget: Any = None
         self.heard = False
@@ -218,7 +219,7 @@ class Run:
             except ParentCommand as bubble:  # from a graph that ran in this node, and meant for this one
                 answer = structs.replace(bubble.command, graph=None)
             if answer.__class__ is dict:
-                task.update, task.writes = answer, list(answer.items())
+                task.update, task.writes = answer or None, list(answer.items())
             else:
                 task.update, task.writes, task.goto = writes_of(answer, task.name)
         except Exception as error:
@@ -508,8 +509,15 @@ class Run:
         return record
 
     def metadata_saved(self) -> dict[str, Any]:
-        """What of the config is kept with a checkpoint: the caller's metadata and own keys, not our addresses."""
-        return {key: value for key, value in self.metadata.items() if key not in _OWN_KEYS}
+        """What of the config is kept with a checkpoint: the caller's metadata, and its own keys that are plain values."""
+        configurable = self.config.get("configurable") or {}
+        own = {
+            key: value
+            for key, value in configurable.items()
+            if isinstance(value, (str, int, float, bool)) and not key.startswith("__")
+        }
+        kept = {**own, **(self.config.get("metadata") or {})}
+        return {key: value for key, value in kept.items() if key not in _OWN_KEYS}
 
     # ---- the state as others see it
 
@@ -532,16 +540,10 @@ class Run:
 
 
 def _metadata_of(config: RunnableConfig) -> dict[str, Any]:
-    """The caller's metadata, and those of its own config keys that are plain words or numbers."""
+    """The caller's metadata and the thread; other keys of `configurable` may be secrets and are told to nobody."""
     configurable = config.get("configurable") or {}
-    plain = {
-        key: value
-        for key, value in configurable.items()
-        if isinstance(value, (str, int, float, bool))
-        and not key.startswith("__")
-        and key not in ("checkpoint_id", "checkpoint_ns")
-    }
-    return {**plain, **(config.get("metadata") or {})}
+    told = {key: configurable[key] for key in ("thread_id", "run_id") if configurable.get(key)}
+    return {**told, **(config.get("metadata") or {})}
 
 
 def _policy_for(policies: Sequence[RetryPolicy], error: Exception, attempts: int) -> RetryPolicy | None:

@@ -122,6 +122,7 @@ class CheckpointSaved(Event, frozen=True, tag="checkpoint_saved"):
     config: dict[str, Any]
     parent_config: dict[str, Any] | None
     values: dict[str, Any]
+    """The whole state, what is private to the graph included."""
     metadata: dict[str, Any]
     next: tuple[str, ...]
     tasks: tuple[DueTask, ...]

@@ -133,6 +133,10 @@ _DEEP: Final = frozenset({"custom", "events"})
 """Modes that show nested runs also without `subgraphs=True`: a caller's own values and the facts belong to the tree."""
 
 
+_LATER: Final = {"tasks": 1, "debug": 2}
+"""Modes that show a fact after the others have, whatever the order they were asked for in."""
+
+
 def check_modes(modes: str | Sequence[str]) -> tuple[list[str], bool]:
     """The modes as a list, and whether one name was given. Raises for a mode that does not exist."""
     single = isinstance(modes, str)
@@ -186,7 +190,7 @@ class Feed:
         self._bare = single and not subgraphs and not printed and version == "v1"
         shape = _shape(single=single, subgraphs=subgraphs, version=version)
         self._rows: dict[type[Event], list[tuple[_View, Callable[[Event, Any], None], bool]]] = {}
-        ordered = sorted(modes, key="debug".__eq__)  # of one fact, `debug` shows what other modes have shown already
+        ordered = sorted(modes, key=lambda mode: _LATER.get(mode, 0))
         for mode, show in [(mode, self._sender(shape(mode))) for mode in ordered] + [(m, _printer(m)) for m in printed]:
             for kind, view in (_told_once() if subgraphs and mode == "messages" else MODES[mode]).items():
                 self._rows.setdefault(kind, []).append((view, show, subgraphs or mode in _DEEP))

@@ -127,8 +127,6 @@ class Branch:
                 ) from None
         if isinstance(answer, str):
             return answer
-        if answer is None:
-            return END
         raise UsageError(
             f"Conditional edge {self.name!r} must return a node's name, a Send or a list of them; got {answer!r}."
         )

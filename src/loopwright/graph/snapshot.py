@@ -78,7 +78,7 @@ def _snapshot(graph: CompiledStateGraph, record: Record, *, is_now: bool) -> Sta
         for pending in record.pending
     )
     return StateSnapshot(
-        values={key: values[key] for key in graph.output_keys if key in values},
+        values={key: values[key] for key in graph.channels if key in values},
         next=tuple(pending.name for pending in record.pending if not is_now or pending.id not in ended),
         config=_config(record, record.id),
         metadata=record.describe(),
@@ -103,6 +103,7 @@ async def update_state(
     head, record = await run.open()
     if record is None:
         run.take(None)
+        run.step += 1  # no input comes before it
     if values is None and as_node is None:
         if record is not None:
             run.revive(record, is_head=record is head)

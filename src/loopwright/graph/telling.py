@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from loopwright.checkpoint.record import NO_ARG, Record
 from loopwright.graph.events import CheckpointSaved, DueTask, MessageAdded, StepCommitted, TaskFinished, TaskStarted
 from loopwright.graph.types import Overwrite
+from loopwright.graph.writes import told_of
 from loopwright.messages import BaseMessage, RemoveMessage
 from loopwright.messages.history import messages_with_ids
 
@@ -23,11 +24,19 @@ __all__ = ["name_messages", "tell_checkpoint", "tell_end", "tell_messages", "tel
 def tell_start(run: Run, task: Task) -> None:
     """A task begins. Of a state its readers see the public part; what a task was sent, they see whole."""
     given = run.public(task.input) if task.arg is NO_ARG else task.input
-    run.emit(TaskStarted, task.step, task.id, task.name, given, task.triggers, task.node.metadata, run.port.now())
+    metadata = {**(run.config.get("metadata") or {}), **task.node.metadata}
+    tags = [*run.config.get("tags", ()), *task.node.tags]
+    if tags:
+        metadata["tags"] = tags
+    run.emit(TaskStarted, task.step, task.id, task.name, given, task.triggers, metadata, run.port.now())
 
 
 def tell_end(run: Run, task: Task, error: str | None) -> None:
-    run.emit(TaskFinished, task.step, task.id, task.name, task.update, error, (), run.port.now())
+    """A task has ended. Keys that the state does not know change nothing, and are not told of."""
+    update, known = task.update, run.graph.channels
+    if any(key not in known for key, _ in task.writes):
+        update = told_of([(key, value) for key, value in task.writes if key in known])
+    run.emit(TaskFinished, task.step, task.id, task.name, update, error, (), run.port.now())
 
 
 def tell_messages(run: Run, task: Task) -> None:
@@ -46,14 +55,15 @@ def tell_messages(run: Run, task: Task) -> None:
 def name_messages(run: Run, task: Task) -> None:
     """Messages of a task's update get their ids before they are shown, so that what is kept has the same ones."""
     writes = cast("list[tuple[str, Any]]", task.writes)
+    named = False
     for at, (key, value) in enumerate(writes):
         if key not in run.graph.message_keys or isinstance(value, Overwrite):
             continue
         messages: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
         if any(not isinstance(message, BaseMessage) or message.id is None for message in messages):
-            writes[at] = key, (named := messages_with_ids(value))
-            if isinstance(task.update, dict):
-                task.update = {**cast("dict[str, Any]", task.update), key: named}
+            writes[at], named = (key, messages_with_ids(value)), True
+    if named:
+        task.update = told_of(writes)
 
 
 async def tell_step(run: Run, saved: Record | None, *, changed: bool) -> None:
@@ -75,7 +85,7 @@ def tell_checkpoint(run: Run, record: Record | None) -> None:
         record.step,
         {"configurable": {**config, "checkpoint_id": record.id}},
         parent,
-        run.public(record.values),
+        {key: record.values[key] for key in run.graph.channels if key in record.values},
         record.describe(),
         tuple(pending.name for pending in record.pending),
         tasks,
