@@ -59,8 +59,10 @@ class Terminal:
         self.process.send_signal(signal.SIGINT)
 
     def interrupt_until(self, text: str) -> None:
-        """Ctrl-C as people press it, again when nothing happens: one that comes in the instant between the prompt and the
-        reading of the line is not seen by Python's `input` before the next key.
+        """Ctrl-C as people press it, again when nothing happens.
+
+        One that comes in the instant between the prompt and the reading of the line is not seen by Python's `input`
+        before the next key.
         """
         for _ in range(30):
             self.interrupt()
