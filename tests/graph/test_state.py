@@ -343,6 +343,7 @@ def test_input_that_is_no_state(world: World):
 @both_worlds
 def test_keys_marked_private_are_not_taken_from_callers_and_not_given_to_them(world: World):
     """What a thread holds is shown whole to who asks for it: `get_state`, the `checkpoints` mode."""
+
     class State(Log):
         secret: Annotated[int, PrivateStateAttr]
         result: Annotated[int, OmitFromInput]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from loopwright.checkpoint.record import NO_ARG
 from loopwright.errors import UsageError
-from loopwright.graph.types import END, START, RetryPolicy, Send
+from loopwright.graph.types import START, RetryPolicy, Send
 
 if TYPE_CHECKING:
     from loopwright.graph.task import Task
