@@ -509,7 +509,7 @@ class Run:
         return record
 
     def metadata_saved(self) -> dict[str, Any]:
-        """What of the config is kept with a checkpoint: the caller's metadata, and those of its own keys that are plain."""
+        """What of the config is kept with a checkpoint: the metadata, and the caller's own keys that are plain values."""
         configurable = self.config.get("configurable") or {}
         own = {
             key: value
