@@ -24,6 +24,7 @@ __all__ = [
     "current_scope",
     "ensure_config",
     "merge_configs",
+    "whole_config",
 ]
 
 StreamWriter = Callable[[Any], None]
@@ -118,6 +119,11 @@ def merge_configs(*configs: RunnableConfig | Mapping[str, Any] | None) -> Runnab
             else:
                 merged[key] = value
     return cast(RunnableConfig, merged)
+
+
+def whole_config(config: RunnableConfig | Mapping[str, Any] | None) -> RunnableConfig:
+    """For a user's function: `tags`, `metadata` and `configurable` are there, empty if nothing else is known."""
+    return cast(RunnableConfig, {"tags": [], "metadata": {}, "configurable": {}, **(config or {})})
 
 
 def _as_list(value: Any) -> list[Any]:

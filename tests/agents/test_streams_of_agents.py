@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loopwright.agents import create_agent
-from loopwright.agents.middleware import before_model
+from loopwright.agents.middleware import before_model, wrap_model_call
 from loopwright.checkpoint.memory import InMemorySaver
 from loopwright.config import get_stream_writer
 from loopwright.constants import TAG_NOSTREAM
@@ -380,3 +380,26 @@ def test_messages_of_a_hook_without_ids_have_the_states_ids(world):
     kept = items[-1][1]["messages"]
     assert [m.text for m in kept] == ["hi", "one", "two", "ok"]
     assert [(m.text, m.id) for m in tokens] == [(m.text, m.id) for m in kept[1:3]]
+
+
+@both_worlds
+def test_tokens_have_the_tags_and_metadata_of_the_model(world):
+    def model(name: str) -> Any:
+        return ScriptedModel(say("hi", chunks=["hi"]), tags=[name]).with_config(tags=["bound"], metadata={"k": name})
+
+    other = model("other")
+
+    @wrap_model_call
+    async def switch(request: Any, handler: Any) -> Any:
+        return await handler(request.override(model=other))
+
+    for middleware, name in (([], "own"), ([switch], "other")):
+        agent = create_agent(model("own"), middleware=middleware)
+        _, metadata = stream(agent, world, stream_mode="messages")[0]
+        assert (sorted(metadata["tags"]), metadata["k"]) == (sorted(["bound", name]), name)
+
+
+@both_worlds
+def test_a_model_that_is_not_to_be_streamed_may_say_so_when_it_is_bound(world):
+    agent = create_agent(ScriptedModel(say("se cret", chunks=["se", " cret"])).with_config(tags=[TAG_NOSTREAM]))
+    assert [token.text for token, _ in stream(agent, world, stream_mode="messages")] == ["se cret"]

@@ -155,6 +155,30 @@ def test_the_rest_of_the_state_is_the_tools_to_read(world):
 
 
 @both_worlds
+def test_tools_read_a_state_that_is_a_model_with_its_defaults(world):
+    class State(BaseModel):
+        messages: Annotated[list[Any], add_messages]
+        user: str = "nobody"
+
+    @tool
+    def who(user: Annotated[str, InjectedState("user")], state: Annotated[Any, InjectedState]) -> str:
+        """Who."""
+        return f"{user} {type(state).__name__}"
+
+    graph = StateGraph(State).add_node("tools", ToolNode([who])).add_edge(START, "tools").compile()
+    result = invoke(graph, world, {"messages": [asks(call("who", id="c1"))]})
+    assert shown(result["messages"][1:]) == [("tool", "nobody State")]
+
+
+def test_where_tools_condition_leads_is_drawn():
+    drawn = by_hand(ScriptedModel("ok"), ToolNode([look])).get_graph()
+    assert sorted((e.source, e.target) for e in drawn.edges if e.conditional) == [
+        ("model", "__end__"),
+        ("model", "tools"),
+    ]
+
+
+@both_worlds
 def test_a_command_changes_the_rest_of_the_state(world):
     @tool
     def put(item: str, runtime: ToolRuntime) -> Any:

@@ -74,7 +74,15 @@ def test_each_mark():
     got = f.invoke(
         {"q": "x", "state": {"user": "bob"}, "user": "ann", "store": store, "call_id": "c"}, {"run_name": "r"}
     )
-    assert got == ["x", "bob", "ann", store, "c", {"run_name": "r"}, None]
+    assert got == [
+        "x",
+        "bob",
+        "ann",
+        store,
+        "c",
+        {"tags": [], "metadata": {}, "configurable": {}, "run_name": "r"},
+        None,
+    ]
 
 
 @both_worlds
@@ -265,18 +273,28 @@ class Run:
         return self.written.append
 
 
+@pytest.mark.parametrize("config", [None, {}, {"tags": []}])
+def test_a_config_has_what_tools_look_into(config):
+    @tool
+    def look(config: RunnableConfig) -> str:
+        """Look."""
+        return f"{config['tags']} {config['metadata'].get('m')} {config['configurable'].get('user')}"
+
+    assert look.invoke({}, config) == "[] None None"
+
+
 def test_a_tool_invoked_inside_of_a_run_belongs_to_it():
     @tool
     def inner(runtime: ToolRuntime) -> str:
         """Inner."""
         runtime.stream_writer("here")
-        return f"{runtime.context} {runtime.store} {runtime.budget} {runtime.config}"
+        return f"{runtime.context} {runtime.store} {runtime.budget} {runtime.config['tags']}"
 
     run: Any = Run()
     context = contextvars.copy_context()
     context.run(current_scope.set, run)
-    assert context.run(inner.invoke, {}) == "ctx store budget {'tags': ['t']}"
-    assert context.run(ambient_runtime, {"tags": ["own"]}, None).config == {"tags": ["own"]}
+    assert context.run(inner.invoke, {}) == "ctx store budget ['t']"
+    assert context.run(ambient_runtime, {"tags": ["own"]}, None).config["tags"] == ["own"]
     assert run.written == ["here"]
 
 

@@ -8,7 +8,7 @@ answer inside of them, so that a hook sees the result.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from loopwright.agents.answers import AnswerPlan, plan_answers
@@ -21,6 +21,7 @@ from loopwright.agents.stop import is_notice, notice
 from loopwright.graph.types import Command
 from loopwright.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from loopwright.messages.pairing import repair_history, with_call_ids
+from loopwright.scope import RunnableConfig
 
 if TYPE_CHECKING:
     from loopwright.agents.turns import Turn
@@ -73,9 +74,9 @@ class Asker:
     ) -> None:
         self.model, self.tools, self.system, self.strategy = model, list(tools), system, strategy
         self.hooks, self.name = tuple(hooks), name
-        self.tags: Sequence[str] = getattr(model, "tags", None) or ()
         self.plan = plan_answers(strategy, model)
         self.bound = self._bind(model, self.tools, None, {}, self.plan)
+        self.marks = _marks_of(self.bound)
 
     async def ask(self, task: Task, messages: list[AnyMessage]) -> Reply:
         """One reply. A malformed one is asked for once more, then it ends the run."""
@@ -121,7 +122,9 @@ class Asker:
         """Call the model once, within the time that is left, and read its reply."""
         run = task.run
         budget: Budget = run.budget
-        teller = None if run.feed is None else task.chunk_teller(self.tags)
+        teller = None
+        if run.feed is not None:
+            teller = task.chunk_teller(*(self.marks if model is self.bound else _marks_of(model)))
         call = model.respond(task.port, sent, stop=None, kwargs=_NOTHING, config=run.config, on_chunk=teller)
         if budget.timed:
             call = task.port.within(call, max(0.0, (budget.deadline or 0.0) - budget.clock()))
@@ -217,6 +220,12 @@ class Asker:
                 call for call in (*message.tool_calls, *message.invalid_tool_calls) if call["id"] not in done
             ]
         return reply
+
+
+def _marks_of(model: Any) -> tuple[Sequence[str], Mapping[str, Any] | None]:
+    """Tags and metadata that a model has of its own; they are told with its tokens."""
+    own: RunnableConfig = model.call_config({}) if hasattr(model, "call_config") else {}
+    return own.get("tags") or (), own.get("metadata")
 
 
 def _amount(message: AIMessage, history: list[AnyMessage], plan: AnswerPlan | None) -> Reply:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypedDict, cast
 
 from loopwright.agents.calling import Caller
 from loopwright.agents.middleware.decorators import wrap_tool_call as as_middleware
@@ -133,7 +133,7 @@ def _hooks_of(plain: Callable[..., Any] | None, coro: Callable[..., Any] | None)
     return collect_hooks([middleware]).wrap_tool_call
 
 
-def tools_condition(state: Any, messages_key: str = "messages") -> str:
+def tools_condition(state: Any, messages_key: str = "messages") -> Literal["tools", "__end__"]:
     """Whether the last message asks for tools: "tools", else "__end__"."""
     if isinstance(state, (list, tuple)):
         messages: Any = cast("list[Any]", state)

@@ -509,7 +509,7 @@ class Run:
         return record
 
     def metadata_saved(self) -> dict[str, Any]:
-        """What of the config is kept with a checkpoint: the metadata, and the caller's own keys that are plain values."""
+        """What of the config is kept with a checkpoint: the metadata, and plain values of the caller's own keys."""
         configurable = self.config.get("configurable") or {}
         own = {
             key: value

@@ -13,7 +13,7 @@ from loopwright.checkpoint.record import NO_ARG
 from loopwright.graph.events import CustomEmitted, MessageAdded, MessageChunk
 from loopwright.graph.runtime import Runtime
 from loopwright.graph.types import TAG_NOSTREAM, Send
-from loopwright.scope import RunnableConfig, StreamWriter, current_scope, merge_configs
+from loopwright.scope import RunnableConfig, StreamWriter, current_scope, merge_configs, whole_config
 
 if TYPE_CHECKING:
     from loopwright.graph.engine import Run
@@ -93,9 +93,8 @@ class Task:
     @property
     def config(self) -> RunnableConfig:
         """The run's config, with this task's place in it."""
-        return merge_configs(
-            self.run.config, {"metadata": self.metadata, "configurable": {"checkpoint_ns": self.namespace}}
-        )
+        place = {"metadata": self.metadata, "configurable": {"checkpoint_ns": self.namespace}}
+        return whole_config(merge_configs(self.run.config, place))
 
     @property
     def runtime(self) -> Runtime[Any]:
@@ -147,13 +146,15 @@ class Task:
             told["tags"] = [*told.get("tags", ()), *tags]
         return told
 
-    def chunk_teller(self, tags: Sequence[str]) -> Callable[[Any], None] | None:
+    def chunk_teller(
+        self, tags: Sequence[str], metadata: Mapping[str, Any] | None = None
+    ) -> Callable[[Any], None] | None:
         """`token` for the agent's own model call, with all that does not change worked out; None if nobody reads."""
         run = self.run
         if not run.tokens or TAG_NOSTREAM in tags:
             return None
         feed = cast("Feed", run.feed)
-        show, seen = feed.token_teller(run.path, self._told(tags, None)), False
+        show, seen = feed.token_teller(run.path, self._told(tags, metadata)), False
 
         def tell(chunk: Any) -> None:
             nonlocal seen

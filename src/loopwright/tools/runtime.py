@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
 from loopwright.errors import UsageError
-from loopwright.scope import RunnableConfig, StreamWriter, current_scope
+from loopwright.scope import RunnableConfig, StreamWriter, current_scope, whole_config
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # with a default, so that a bare `ToolRuntime` is fully typed
@@ -274,10 +274,10 @@ def ambient_runtime(config: RunnableConfig | None, call_id: str | None) -> ToolR
     """The runtime of a tool that is invoked by hand: what the run around it offers, if there is one."""
     scope = current_scope.get()
     if scope is None:
-        return ToolRuntime(config=config, tool_call_id=call_id)
+        return ToolRuntime(config=whole_config(config), tool_call_id=call_id)
     around: Any = getattr(scope, "runtime", None)
     return ToolRuntime(
-        config=config or scope.config,
+        config=whole_config(config or scope.config),
         stream_writer=scope.writer,
         tool_call_id=call_id,
         context=getattr(around, "context", None),
