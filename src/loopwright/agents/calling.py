@@ -70,7 +70,8 @@ class Caller:
 
     def direct_result(self, turn: Turn) -> ToolMessage | None:
         """The result that answers the caller in the model's place: the last one, if all calls of the turn have gone to
-        tools that do so, and none failed. Else None: the model has to see the others."""
+        tools that do so, and none failed. Else None: the model has to see the others.
+        """
         if not self.any_direct or not turn.calls:
             return None
         result: ToolMessage | None = None
