@@ -338,6 +338,10 @@ WEB = {"type": "image_url", "image_url": {"url": "https://i.test/x.png"}}
             {"type": "video_url", "video_url": {"url": "https://v.test/x.mp4"}},
         ),
         (
+            {"type": "file", "base64": "JVBE", "mime_type": "application/pdf", "filename": "a.pdf"},
+            {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBE"}},
+        ),
+        (
             {"type": "file", "base64": "JVBE", "mime_type": "application/pdf", "extras": {"filename": "a.pdf"}},
             {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBE"}},
         ),

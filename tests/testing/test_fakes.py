@@ -26,5 +26,5 @@ def test_an_iterator_of_messages_streams_by_word(world: Blocking) -> None:
     called = AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "1"}])
     model = GenericFakeChatModel(messages=iter(["hello there", AIMessage("hello there"), called]))
     assert world.invoke(model, "hi").content == "hello there"
-    assert [piece.content for piece in world.stream(model, "hi")] == ["hello", " ", "there", ""]
+    assert [piece.content for piece in world.stream(model, "hi")] == ["hello", " ", "there"]
     assert world.stream(model, "hi")[0].tool_calls[0]["name"] == "f"

@@ -101,7 +101,11 @@ def _to_openai(message: BaseMessage, blocks: bool, include_id: bool, pass_throug
 
 
 def _call(call_id: str | None, name: str | None, args: Any) -> _Block:
-    text = args if isinstance(args, str) else msgspec.json.encode(args or {}, enc_hook=str).decode()
+    import json  # as late as it is needed
+
+    # Spaced as Python's json writes it, because that is what programs and tests compare with.
+    plain = args if isinstance(args, str) else msgspec.json.decode(msgspec.json.encode(args or {}, enc_hook=str))
+    text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
     return {"type": "function", "id": call_id, "function": {"name": name or "", "arguments": text}}
 
 
@@ -165,7 +169,8 @@ _MIME: Final = {"image": "image/png", "video": "video/mp4", "file": "application
 def _file(block: Mapping[str, Any], extras: Mapping[str, Any]) -> _Block:
     if "file_id" in block:
         return {"file_id": block["file_id"]}
-    name = {"filename": extras["filename"]} if "filename" in extras else {}
+    filename = block.get("filename") or extras.get("filename")
+    name = {"filename": filename} if filename else {}
     if "base64" in block:
         return {"file_data": _url(block), **name}
     return {"file_url": block.get("url"), **name}

@@ -72,5 +72,6 @@ class GenericFakeChatModel(BaseChatModel):
         if not isinstance(message.content, str) or message.tool_calls or not message.content:
             yield message
             return
-        for piece in re.findall(r"\s+|\S+", message.content):
-            yield AIMessageChunk(piece, id=message.id)
+        pieces = re.findall(r"\s+|\S+", message.content)
+        for position, piece in enumerate(pieces, start=1):
+            yield AIMessageChunk(piece, id=message.id, chunk_position="last" if position == len(pieces) else None)

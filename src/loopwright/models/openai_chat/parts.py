@@ -134,7 +134,8 @@ def _media(kind: str, block: dict[str, Any], dialect: Dialect) -> dict[str, Any]
         return {"type": "file", "file": {"file_id": file_id}}
     if url and dialect.document_urls:
         return {"type": "document_url", "document_url": url}
-    name = extras.get("filename") or extras.get("name") or extras.get("title") or f"file.{_extension(mime)}"
+    names = (block.get("filename"), extras.get("filename"), extras.get("name"), extras.get("title"))
+    name = next(filter(None, names), f"file.{_extension(mime)}")
     return {"type": "file", "file": {"filename": name, "file_data": where}}
 
 
