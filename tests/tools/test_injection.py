@@ -278,7 +278,8 @@ def test_a_config_has_what_tools_look_into(config):
     @tool
     def look(config: RunnableConfig) -> str:
         """Look."""
-        return f"{config['tags']} {config['metadata'].get('m')} {config['configurable'].get('user')}"
+        given: Any = config
+        return f"{given['tags']} {given['metadata'].get('m')} {given['configurable'].get('user')}"
 
     assert look.invoke({}, config) == "[] None None"
 
@@ -288,13 +289,15 @@ def test_a_tool_invoked_inside_of_a_run_belongs_to_it():
     def inner(runtime: ToolRuntime) -> str:
         """Inner."""
         runtime.stream_writer("here")
-        return f"{runtime.context} {runtime.store} {runtime.budget} {runtime.config['tags']}"
+        given: Any = runtime.config
+        return f"{runtime.context} {runtime.store} {runtime.budget} {given['tags']}"
 
     run: Any = Run()
     context = contextvars.copy_context()
     context.run(current_scope.set, run)
     assert context.run(inner.invoke, {}) == "ctx store budget ['t']"
-    assert context.run(ambient_runtime, {"tags": ["own"]}, None).config["tags"] == ["own"]
+    own: Any = context.run(ambient_runtime, {"tags": ["own"]}, None).config
+    assert own["tags"] == ["own"]
     assert run.written == ["here"]
 
 
