@@ -77,6 +77,32 @@ def test_updates_shows_what_changes_the_state(world: World):
 
 
 @both_worlds
+def test_output_keys_narrow_values_and_updates(world: World):
+    class State(Log):
+        n: int
+
+    def graph(name: str, *nodes: Any) -> Any:
+        return chain(*nodes, state=State).compile(name=name)
+
+    inner = graph("inner", ("i", lambda state: {"log": ["i"], "n": 1}))
+
+    def outer(state: Any) -> dict[str, Any]:
+        inner.invoke({"log": [], "n": 0})
+        return {"n": 2}
+
+    nodes = (("a", lambda state: [{"log": ["a"]}, {"log": ["b"], "n": 1}]), ("outer", outer))
+    given = {"log": [], "n": 0}
+    assert world.stream(graph("g", *nodes), given, stream_mode="values", output_keys="n") == [0, 1, 2]
+    assert world.stream(graph("g", *nodes), given, stream_mode="updates", output_keys=["log"]) == [
+        {"a": [{"log": ["a"]}, {"log": ["b"]}]},
+        {"outer": None},
+    ]
+    shown = world.stream(graph("g", *nodes), given, stream_mode="updates", output_keys="n", subgraphs=True)
+    assert [update for _, update in shown] == [{"a": [1]}, {"i": {"log": ["i"], "n": 1}}, {"outer": 2}]
+    assert world.invoke(graph("g", *nodes), given, stream_mode="updates", output_keys="n")[-1] == {"outer": 2}
+
+
+@both_worlds
 @pytest.mark.parametrize("modes", [["updates", "tasks"], ["tasks", "updates"]])
 def test_updates_come_before_the_end_of_the_task(world: World, modes):
     shown = world.stream(chain("a").compile(), {"log": []}, stream_mode=modes)

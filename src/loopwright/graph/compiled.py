@@ -20,7 +20,7 @@ from loopwright.drive.outbox import Outbox
 from loopwright.drive.steps import InContext
 from loopwright.errors import InvalidUpdateError, ParentCommand, UsageError
 from loopwright.graph.engine import Run
-from loopwright.graph.modes import Feed, check_modes
+from loopwright.graph.modes import Feed, check_modes, picked
 from loopwright.graph.state import Channel, as_update
 from loopwright.graph.task import Task
 from loopwright.graph.types import GraphOutput, StateSnapshot
@@ -111,6 +111,7 @@ class CompiledStateGraph:
                 context=context,
                 stream_mode=stream_mode,
                 print_mode=print_mode,
+                output_keys=output_keys,
                 durability=durability,
                 version=version,
             )
@@ -142,6 +143,7 @@ class CompiledStateGraph:
                 context=context,
                 stream_mode=stream_mode,
                 print_mode=print_mode,
+                output_keys=output_keys,
                 durability=durability,
                 version=version,
             )
@@ -159,6 +161,7 @@ class CompiledStateGraph:
         context: Any = None,
         stream_mode: _StreamModes = None,
         print_mode: _StreamModes = (),
+        output_keys: str | Sequence[str] | None = None,
         durability: Literal["sync", "async", "exit"] | None = None,
         subgraphs: bool = False,
         version: Literal["v1", "v2"] = "v1",
@@ -166,9 +169,10 @@ class CompiledStateGraph:
         """Run and yield what `stream_mode` shows, each item before the run goes on.
 
         One mode gives its chunks, a list of modes gives `(mode, chunk)`; `subgraphs=True` puts the namespace of a
-        nested run in front. Leaving the loop early ends the run in good order.
+        nested run in front. `output_keys` are the keys that "values" and "updates" show; one key in place of a list
+        gives its bare value. Leaving the loop early ends the run in good order.
         """
-        feed = self._feed(stream_mode, print_mode, subgraphs=subgraphs, version=version)
+        feed = self._feed(stream_mode, print_mode, output_keys, subgraphs=subgraphs, version=version)
         run = self._run(BlockingPort(feed.outbox, root=True), feed, config, context, durability)
         return blocking.stream(lambda: run.execute(input), feed.outbox, copy_context())
 
@@ -180,6 +184,7 @@ class CompiledStateGraph:
         context: Any = None,
         stream_mode: _StreamModes = None,
         print_mode: _StreamModes = (),
+        output_keys: str | Sequence[str] | None = None,
         durability: Literal["sync", "async", "exit"] | None = None,
         subgraphs: bool = False,
         version: Literal["v1", "v2"] = "v1",
@@ -187,7 +192,7 @@ class CompiledStateGraph:
         """`stream` under asyncio. The run is stepped in the reader's own task."""
         from loopwright.drive import aio
 
-        feed = self._feed(stream_mode, print_mode, subgraphs=subgraphs, version=version)
+        feed = self._feed(stream_mode, print_mode, output_keys, subgraphs=subgraphs, version=version)
         run = self._run(aio.AioPort(feed.outbox, root=True), feed, config, context, durability)
         return aio.AioStream(run.execute(input), feed.outbox, copy_context())
 
@@ -244,12 +249,28 @@ class CompiledStateGraph:
         run.budget = self.budget_for(run, parent)
         return run
 
-    def _feed(self, stream_mode: _StreamModes, print_mode: _StreamModes, *, subgraphs: bool, version: str) -> Feed:
+    def _feed(
+        self,
+        stream_mode: _StreamModes,
+        print_mode: _StreamModes,
+        output_keys: str | Sequence[str] | None = None,
+        *,
+        subgraphs: bool,
+        version: str,
+    ) -> Feed:
         modes, single = check_modes("updates" if stream_mode is None else stream_mode)
         printed, _ = check_modes(print_mode or ())
         if self.debug:
             printed = [*printed, "debug"]
-        return Feed(Outbox(), modes, single=single, subgraphs=subgraphs, version=version, printed=printed)
+        return Feed(
+            Outbox(),
+            modes,
+            single=single,
+            subgraphs=subgraphs,
+            version=version,
+            printed=printed,
+            output_keys=output_keys,
+        )
 
     def _printing(self, print_mode: _StreamModes) -> Feed | None:
         """For a run that nobody reads: a feed that only prints, None if nothing is to be printed."""
@@ -271,10 +292,8 @@ class CompiledStateGraph:
 
     def _answer(self, run: Run, values: dict[str, Any], output_keys: str | Sequence[str] | None, version: str) -> Any:
         answer: Any = self.result(run, values)
-        if isinstance(output_keys, str):
-            answer = values.get(output_keys)
-        elif output_keys is not None:
-            answer = {key: values[key] for key in output_keys if key in values}
+        if output_keys is not None:
+            answer = picked(values, output_keys)
         return GraphOutput(answer) if version == "v2" else answer
 
     # ---- what agents do in their own way

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from threading import RLock
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from loopwright.drive.outbox import Outbox
 from loopwright.errors import UsageError
@@ -32,7 +32,7 @@ from loopwright.graph.events import (
 )
 from loopwright.graph.shown import TokenPair, UpdateChunk
 
-__all__ = ["MODES", "SKIP", "Feed", "check_modes", "replay"]
+__all__ = ["MODES", "SKIP", "Feed", "check_modes", "picked", "replay"]
 
 SKIP: Final = object()
 """A row's answer for "nothing to show of this one"."""
@@ -133,6 +133,30 @@ _DEEP: Final = frozenset({"custom", "events"})
 """Modes that show nested runs also without `subgraphs=True`: a caller's own values and the facts belong to the tree."""
 
 
+def picked(values: Any, keys: str | Sequence[str]) -> Any:
+    """What `output_keys` ask for: of a list of keys those that are there, of one key its bare value."""
+    if isinstance(values, list):
+        updates = cast("list[dict[str, Any]]", values)
+        return [picked(update, keys) for update in updates if any(key in update for key in _listed(keys))] or None
+    if not isinstance(values, dict):
+        return None
+    known = cast("dict[str, Any]", values)
+    return known.get(keys) if isinstance(keys, str) else {key: known[key] for key in keys if key in known}
+
+
+def _listed(keys: str | Sequence[str]) -> Sequence[str]:
+    return (keys,) if isinstance(keys, str) else keys
+
+
+def _picked_update(chunk: dict[str, Any], keys: str | Sequence[str]) -> Any:
+    shown = {node: picked(update, keys) for node, update in chunk.items()}
+    return UpdateChunk({node: None if update == {} else update for node, update in shown.items()})
+
+
+_Pick = Callable[[Any, "str | Sequence[str]"], Any]
+_KEYED: Final[dict[str, _Pick]] = {"values": picked, "updates": _picked_update}
+"""Modes that `output_keys` narrow."""
+
 _LATER: Final = {"tasks": 1, "debug": 2}
 """Modes that show a fact after the others have, whatever the order they were asked for in."""
 
@@ -176,6 +200,7 @@ class Feed:
         subgraphs: bool = False,
         version: str = "v1",
         printed: Sequence[str] = (),
+        output_keys: str | Sequence[str] | None = None,
     ) -> None:
         self.outbox = outbox
         self.seq = itertools.count(1)
@@ -193,6 +218,8 @@ class Feed:
         ordered = sorted(modes, key=lambda mode: _LATER.get(mode, 0))
         for mode, show in [(mode, self._sender(shape(mode))) for mode in ordered] + [(m, _printer(m)) for m in printed]:
             for kind, view in (_told_once() if subgraphs and mode == "messages" else MODES[mode]).items():
+                if output_keys is not None and mode in _KEYED:
+                    view = self._picking(view, _KEYED[mode], output_keys)  # noqa: PLW2901 - the same view of less
                 self._rows.setdefault(kind, []).append((view, show, subgraphs or mode in _DEEP))
         self.wanted = frozenset(self._rows)
         """Types of the facts that somebody reads."""
@@ -203,6 +230,15 @@ class Feed:
         if shape is None:
             return lambda event, chunk: put(chunk)
         return lambda event, chunk: put(shape(event, chunk))
+
+    def _picking(self, view: _View, pick: _Pick, keys: str | Sequence[str]) -> _View:
+        """A view of some keys of the state. Nested runs have other states, and are shown whole."""
+
+        def picking(event: Event) -> Any:
+            chunk = view(event)
+            return chunk if chunk is SKIP or len(event.path) > self._base else pick(chunk, keys)
+
+        return picking
 
     def below(self, above: Feed | None, path: tuple[str, ...]) -> Feed:
         """This feed for a nested run that has a reader of its own; the reader of the tree goes on reading too."""
