@@ -69,17 +69,15 @@ class Caller:
         return answer
 
     def direct_result(self, turn: Turn) -> ToolMessage | None:
-        """The result that answers the caller in the model's place: the last one, if all calls of the turn have gone to
-        tools that do so, and none failed. Else None: the model has to see the others.
-        """
-        if not self.any_direct or not turn.calls:
+        """The result that answers the caller in the model's place, None if there is none."""
+        if not self.any_direct:
             return None
-        result: ToolMessage | None = None
         for call in turn.calls:
-            tool, result = self.tools.get(call["name"]), turn.result_of(call)
-            if tool is None or not tool.return_direct or result is None or result.status == "error":
-                return None
-        return result
+            tool = self.tools.get(call["name"])
+            result = turn.result_of(call)
+            if tool is not None and tool.return_direct and result is not None and result.status != "error":
+                return result
+        return None
 
     def _call(
         self, task: Task, call: Any, tool: BaseTool | None, handle_errors: Any, asked: Any = None
