@@ -12,6 +12,7 @@ from loopwright.agents.middleware import (
     ModelResponse,
     dynamic_prompt,
     wrap_model_call,
+    wrap_tool_call,
 )
 from loopwright.agents.structured_output import ProviderStrategy, ToolStrategy
 from loopwright.checkpoint.memory import InMemorySaver
@@ -78,6 +79,22 @@ def test_a_hook_takes_all_tools_away(world, hook):
     model = ScriptedModel("ok")
     invoke(create_agent(model, [look], middleware=[hook]), world)
     assert model.requests[0].kwargs == {}
+
+
+@both_worlds
+@wrapped(lambda request: request.override(tools=[*request.tools, fly, {"type": "web_search"}]))
+def test_a_hook_offers_a_tool_that_nobody_would_run(world, hook):
+    """What a provider runs itself may be added."""
+    with pytest.raises(UsageError, match=r"offers the model the tool 'fly', which this agent cannot run. Give it to"):
+        invoke(create_agent(ScriptedModel("ok"), [look], middleware=[hook]), world)
+
+    @wrap_tool_call
+    async def serve(request: Any, handler: Any) -> Any:
+        return await handler(request.override(tool=tool(fly)))
+
+    model = ScriptedModel(call("fly", city="Oslo"), "ok")
+    result = invoke(create_agent(model, [look], middleware=[hook, serve]), world)
+    assert shown(result["messages"])[-2:] == [("tool", "landed in Oslo"), ("ai", "ok")]
 
 
 @both_worlds

@@ -18,6 +18,7 @@ from loopwright.agents.middleware.decorators import with_prompt
 from loopwright.agents.middleware.hooks import Hook, normalize_model_result
 from loopwright.agents.middleware.types import ModelRequest, ModelResponse
 from loopwright.agents.stop import is_notice, notice
+from loopwright.errors import UsageError
 from loopwright.graph.types import Command
 from loopwright.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from loopwright.messages.pairing import repair_history, with_call_ids
@@ -71,9 +72,12 @@ class Asker:
         strategy: Any,
         hooks: Sequence[Hook],
         name: str | None,
+        serves_others: bool = False,
     ) -> None:
         self.model, self.tools, self.system, self.strategy = model, list(tools), system, strategy
         self.hooks, self.name = tuple(hooks), name
+        self.serves_others = serves_others
+        """Whether a hook may run tools that the agent does not have."""
         self.plan = plan_answers(strategy, model)
         self.bound = self._bind(model, self.tools, None, {}, self.plan)
         self.marks = _marks_of(self.bound)
@@ -202,11 +206,25 @@ class Asker:
         if same and not request.model_settings and request.tool_choice is None:
             bound = self.bound
         else:
+            self._check_offer(request.tools)
             bound = self._bind(request.model, request.tools, request.tool_choice, request.model_settings, plan)
         system = request.system_message
         messages = _valid(request.messages)
         sent = list(messages) if system is None else [system, *messages]
         return await self._called(task, bound, sent, messages, plan)
+
+    def _check_offer(self, tools: Sequence[Any]) -> None:
+        """Raise for a tool that a hook would offer the model and that nobody would run."""
+        if self.serves_others:
+            return
+        known = [_name_of(tool) for tool in self.tools]
+        for tool in tools:
+            if not isinstance(tool, Mapping) and _name_of(tool) not in known:
+                raise UsageError(
+                    f"A wrap_model_call hook offers the model the tool {_name_of(tool)!r}, which this agent cannot run. "
+                    "Give it to create_agent(tools=[...]) and let the hook leave it out when it is not wanted, or run "
+                    "it in a wrap_tool_call hook."
+                )
 
     def _foreign(self, response: ModelResponse[Any], history: list[AnyMessage]) -> Reply:
         """A response that a hook has made itself. A bare message is read as if the model had given it."""
@@ -220,6 +238,10 @@ class Asker:
                 call for call in (*message.tool_calls, *message.invalid_tool_calls) if call["id"] not in done
             ]
         return reply
+
+
+def _name_of(tool: Any) -> Any:
+    return getattr(tool, "name", None) or getattr(tool, "__name__", None)
 
 
 def _marks_of(model: Any) -> tuple[Sequence[str], Mapping[str, Any] | None]:

@@ -118,6 +118,7 @@ def create_agent(
         strategy=strategy,
         hooks=hooks.wrap_model_call,
         name=name,
+        serves_others=bool(hooks.wrap_tool_call),
     )
     if asker.plan is not None:
         asker.plan.check_names(list(listed))
