@@ -85,7 +85,7 @@ def test_a_hook_takes_all_tools_away(world, hook):
 @wrapped(lambda request: request.override(tools=[*request.tools, fly, {"type": "web_search"}]))
 def test_a_hook_offers_a_tool_that_nobody_would_run(world, hook):
     """What a provider runs itself may be added."""
-    with pytest.raises(UsageError, match=r"offers the model the tool 'fly', which this agent cannot run. Give it to"):
+    with pytest.raises(UsageError, match=r"offers the model tool 'fly', which this agent cannot run: give it to"):
         invoke(create_agent(ScriptedModel("ok"), [look], middleware=[hook]), world)
 
     @wrap_tool_call

@@ -221,8 +221,8 @@ class Asker:
         for tool in tools:
             if not isinstance(tool, Mapping) and _name_of(tool) not in known:
                 raise UsageError(
-                    f"A wrap_model_call hook offers the model the tool {_name_of(tool)!r}, which this agent cannot run. "
-                    "Give it to create_agent(tools=[...]) and let the hook leave it out when it is not wanted, or run "
+                    f"A wrap_model_call hook offers the model tool {_name_of(tool)!r}, which this agent cannot run: "
+                    "give it to create_agent(tools=[...]) and let the hook leave it out when it is not wanted, or run "
                     "it in a wrap_tool_call hook."
                 )
 
