@@ -407,3 +407,42 @@ assert f.invoke({"q": "a", "n": 2}) == "aa"
 assert "pydantic" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_schema_of_a_tool_that_was_given_none():
+    """The way tutorials look at a tool: a pydantic model class with the tool's description, also on copies."""
+
+    @tool
+    def look(city: str, days: list[int] | None = None) -> str:
+        """Look at a city."""
+        return city
+
+    class Own(BaseTool):
+        name: str = "own"
+        description: str = "Own."
+
+        def _run(self, city: str) -> str:
+            return city
+
+    schema = look.args_schema.model_json_schema()
+    assert (schema["title"], schema["description"], list(schema["properties"])) == (
+        "look",
+        "Look at a city.",
+        ["city", "days"],
+    )
+    assert look.args_schema is look.tool_call_schema
+    assert copy.copy(look).args_schema.model_json_schema() == schema
+    assert list(Own().args_schema.model_fields) == ["city"]
+    assert "description" not in look.openai_tool["function"]["parameters"]
+
+
+def test_a_given_schema_is_left_as_it_is():
+    class Place(BaseModel):
+        city: str
+
+    @tool(args_schema=Place)
+    def look(city: str) -> str:
+        """Look at a city."""
+        return city
+
+    assert (look.args_schema, look.tool_call_schema, Place.__doc__) == (Place, Place, None)

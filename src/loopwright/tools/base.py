@@ -42,6 +42,13 @@ _DERIVED: Final[Mapping[str, tuple[str, ...]]] = {
 _PORT_KEYWORDS: Final = frozenset(("is_async", "timeout_s"))
 
 
+class _FromSignature:
+    """`tool.args_schema` of a tool that was given none: a pydantic model class, made when somebody asks."""
+
+    def __get__(self, tool: BaseTool | None, cls: type[BaseTool]) -> Any:
+        return None if tool is None else tool.tool_call_schema
+
+
 class BaseTool(WithFields):
     """Something that a model may call. Make one with `@tool`, or subclass this and write `_run` or `_arun`."""
 
@@ -49,8 +56,8 @@ class BaseTool(WithFields):
     """What the model calls it: letters, digits, `_` and `-`, at most 64."""
     description: str = ""
     """What the model is told about it. Left out, the docstring of the class or function."""
-    args_schema: Any = None
-    """A pydantic model class or a JSON schema dictionary. None: the function's signature."""
+    args_schema: Any = _FromSignature()
+    """A pydantic model class or a JSON schema dictionary. Left out or None: made of the function's signature."""
     return_direct: bool = False
     """Whether its result ends the run and is the answer."""
     verbose: bool = False
@@ -151,7 +158,12 @@ class BaseTool(WithFields):
             raise ToolDefinitionError(
                 f"{self._where}: there is nothing to run. Write `def _run(self, ...)` or `async def _arun(self, ...)`."
             )
-        own["_signature"] = read_signature(plain or coroutine, self._where, has_schema=self.args_schema is not None)
+        own["_signature"] = read_signature(plain or coroutine, self._where, has_schema=self._given_schema is not None)
+
+    @property
+    def _given_schema(self) -> Any:
+        own = vars(self)
+        return own["args_schema"] if "args_schema" in own else type(self).args_schema
 
     @property
     def _where(self) -> str:
@@ -174,7 +186,7 @@ class BaseTool(WithFields):
     def arguments(self) -> Arguments:
         """What its arguments must be. Raises `ToolDefinitionError` for types that a model cannot give."""
         signature: Signature = vars(self)["_signature"]
-        return arguments_of(self.name, signature, self.args_schema, self._descriptions(), self._where)
+        return arguments_of(self.name, signature, self._given_schema, self._descriptions(), self._where)
 
     @cached_property
     def json_schema(self) -> dict[str, Any]:
@@ -220,7 +232,10 @@ class BaseTool(WithFields):
     @property
     def tool_call_schema(self) -> type[BaseModel] | dict[str, Any]:
         """What the model fills, as a pydantic model class; the dictionary, if `args_schema` is one."""
-        return self.arguments.model()
+        schema = self.arguments.model()
+        if self._given_schema is None and not isinstance(schema, dict):
+            schema.__doc__ = self.description
+        return schema
 
     def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel] | dict[str, Any]:
         """The same as `tool_call_schema`: what is injected is nobody's input."""

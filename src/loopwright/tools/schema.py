@@ -91,7 +91,9 @@ class _FromSignature(Arguments):
     def json(self) -> _Json:
         if self._fields is not None:
             return properties(self._fields)
-        return _ordered(json_schema(_quiet_schema(self.model(), self._visible, self._where)))
+        schema = _ordered(json_schema(_quiet_schema(self.model(), self._visible, self._where)))
+        schema.pop("description", None)  # the tool's own, which is told beside the parameters
+        return schema
 
     def check(self) -> Callable[[Any], dict[str, Any]]:
         if self._fields is not None:

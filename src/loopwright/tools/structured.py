@@ -54,9 +54,9 @@ class StructuredTool(BaseTool):
                 f"Tool {name!r} has no description, and the model would not know what it is for. "
                 f"Write a docstring below `def {name}`, or give description=..."
             )
-        super().__init__(
-            name=name, description=description, func=func, coroutine=coroutine, args_schema=args_schema, **fields
-        )
+        if args_schema is not None:
+            fields["args_schema"] = args_schema
+        super().__init__(name=name, description=description, func=func, coroutine=coroutine, **fields)
         if error_on_invalid_docstring:
             self._check_docstring()
 
@@ -140,7 +140,7 @@ class Tool(StructuredTool):
         **fields: Any,
     ) -> None:
         super().__init__(name=name, func=func, coroutine=coroutine, description=description, **fields)
-        if self.args_schema is None and len(self.arguments.names) != 1:
+        if self._given_schema is None and len(self.arguments.names) != 1:
             names = ", ".join(self.arguments.names) or "nothing"
             raise ToolDefinitionError(
                 f"Tool {name!r}: Tool(...) is for a function of one text, and this one takes {names}. "
