@@ -124,6 +124,16 @@ def test_what_is_a_coroutine_function(function, expected):
 
 
 @both_worlds
+def test_the_config_of_a_node_has_every_key_that_is_looked_into(world: World):
+    found: list[Any] = []
+    graph = chain(("a", lambda state, config: found.append(config) and None)).compile()
+    world.invoke(graph, {"log": []})
+    world.invoke(graph, {"log": []}, {"tags": ["t"], "metadata": {"m": 1}})
+    assert [(config["tags"], config["metadata"].get("m")) for config in found] == [([], None), (["t"], 1)]
+    assert ["tags" in config["metadata"] for config in found] == [False, False]
+
+
+@both_worlds
 def test_what_a_node_can_ask_from_below(world: World):
     """Without parameters: the context variable leads there, from any function the node calls."""
     found: dict[str, Any] = {}

@@ -93,7 +93,8 @@ class Task:
     @property
     def config(self) -> RunnableConfig:
         """The run's config, with this task's place in it."""
-        place = {"metadata": self.metadata, "configurable": {"checkpoint_ns": self.namespace}}
+        metadata = {key: value for key, value in self.metadata.items() if key != "tags"}  # a key of its own here
+        place = {"metadata": metadata, "configurable": {"checkpoint_ns": self.namespace}}
         return whole_config(merge_configs(self.run.config, place))
 
     @property
