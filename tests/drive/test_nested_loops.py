@@ -59,3 +59,24 @@ def test_a_blocking_agent_inside_a_running_loop() -> None:
         return outer().invoke({"messages": "go"}).text
 
     assert asyncio.run(main()) == "done"
+
+
+@pytest.mark.usefixtures("bounded")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_what_stops_a_loop_stops_one_call_only(error: type[BaseException]) -> None:
+    """A coroutine that raises it ends the call it was made for; the loop serves the next one."""
+
+    @tool
+    async def leave() -> str:
+        """Leave."""
+        raise error
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        await asyncio.sleep(0)
+        return "worked"
+
+    with pytest.raises(error):
+        create_agent(ScriptedModel(use(call("leave")), loop=True), [leave]).invoke({"messages": "go"})
+    assert create_agent(ScriptedModel(use(call("work")), say("done")), [work]).invoke({"messages": "go"}).text == "done"

@@ -29,9 +29,22 @@ def kept_loop(held: Collection[Any] = ()) -> asyncio.AbstractEventLoop:
             if loop not in held and not loop.is_closed():
                 return loop
         loop = asyncio.new_event_loop()
-        threading.Thread(target=loop.run_forever, name="loopwright-loop", daemon=True).start()
+        threading.Thread(target=_serve, args=(loop,), name="loopwright-loop", daemon=True).start()
         _loops.append(loop)
         return loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop for good.
+
+    A task that raises `KeyboardInterrupt` or `SystemExit` stops its loop; that error is the task's, and the loop has
+    others to serve.
+    """
+    while not loop.is_closed():
+        try:
+            loop.run_forever()
+        except (KeyboardInterrupt, SystemExit):
+            continue
 
 
 def start_on_loop(coroutine: Coroutine[Any, Any, Any]) -> Job:
