@@ -56,10 +56,11 @@ def test_finding_that_nothing_is_left_takes_a_step_too(world: World):
 
 
 @both_worlds
-@pytest.mark.parametrize("limit", [0, -1])
-def test_a_recursion_limit_that_allows_nothing(world: World, limit):
-    with pytest.raises(UsageError, match=f"recursion_limit={limit} allows no step at all"):
-        world.invoke(endless().compile(), {"log": []}, {"recursion_limit": limit})
+@pytest.mark.parametrize("key", ["recursion_limit", "max_concurrency"])
+@pytest.mark.parametrize("count", [0, -1, "x", 1.5])
+def test_counts_in_a_config_that_cannot_be_meant(world: World, key, count):
+    with pytest.raises(UsageError, match=rf"config\['{key}'\] must be a whole number from 1 on.*got {count!r}"):
+        world.invoke(endless().compile(), {"log": []}, {key: count})
 
 
 @both_worlds

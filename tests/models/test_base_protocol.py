@@ -74,6 +74,24 @@ def test_a_class_written_for_langchains_protocol(world: Blocking) -> None:
     assert (model.temperature, model._calls) == (0.1, 1)
 
 
+@both_worlds
+def test_usage_with_counts_that_are_unknown(world: Blocking) -> None:
+    """As some servers report it: null where a figure is missing."""
+
+    class Vague(BaseChatModel):
+        def _generate(self, messages: list[Any], stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
+            usage: Any = {"input_tokens": 2, "output_tokens": None, "total_tokens": None}
+            return AIMessage("text", usage_metadata=usage)
+
+        @property
+        def _llm_type(self) -> str:
+            return "vague"
+
+    answer = world.invoke(Vague(), "hello")
+    assert answer.usage_metadata is not None
+    assert answer.usage_metadata["total_tokens"] == 2
+
+
 @pytest.mark.parametrize(
     "result",
     [

@@ -205,6 +205,23 @@ def test_B01_an_exception_becomes_an_error_result(world):
 
 
 @both_worlds
+@pytest.mark.parametrize("base", [ValueError, ToolException])
+def test_B01_even_one_that_cannot_say_what_it_is(world, base):
+    class Mute(base):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    @tool
+    def fail() -> str:
+        """Fail."""
+        raise Mute
+
+    message = answer(fail, {}, world)
+    words = "The tool failed." if base is ToolException else "Tool 'fail' failed: Mute"
+    assert (message.status, message.content) == ("error", words)
+
+
+@both_worlds
 def test_B01_or_is_raised_on_request(world):
     with pytest.raises(ValueError, match="kaput"):
         answer(boom, {}, world, handle_errors=False)

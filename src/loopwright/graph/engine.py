@@ -137,10 +137,8 @@ class Run:
         self._first_step = 0
         limit = config.get("recursion_limit")
         self._step_limit = graph.recursion_limit if limit is None else limit
-        if self._step_limit < 1:
-            raise UsageError(
-                f"recursion_limit={limit!r} allows no step at all; give a number from 1 on, or leave it out."
-            )
+        _check_count("max_concurrency", config.get("max_concurrency"))
+        _check_count("recursion_limit", limit)
 
     # ---- facts
 
@@ -537,6 +535,12 @@ class Run:
             if key in own:
                 own[key] = own[key].copy()
         return own
+
+
+def _check_count(key: str, value: Any) -> None:
+    """What the config counts is a whole number from 1 on; None says nothing. Raises `UsageError`."""
+    if value is not None and (not isinstance(value, int) or value < 1):
+        raise UsageError(f"config[{key!r}] must be a whole number from 1 on, or be left out; got {value!r}.")
 
 
 def _metadata_of(config: RunnableConfig) -> dict[str, Any]:

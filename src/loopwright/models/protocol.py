@@ -186,8 +186,8 @@ def _as_chunk(message: AIMessage) -> AIMessageChunk:
 
 def settled(message: AIMessage, new_id: Callable[[], str]) -> AIMessage:
     """The answer as everybody may rely on it: with an id, and a usage whose total is there."""
-    usage = message.usage_metadata
-    if usage is not None and "total_tokens" not in usage:
-        whole = cast(Any, {**usage, "total_tokens": usage.get("input_tokens", 0) + usage.get("output_tokens", 0)})
-        message = message.model_copy(update={"usage_metadata": whole})
+    usage: dict[str, Any] | None = cast(Any, message.usage_metadata)
+    if usage is not None and usage.get("total_tokens") is None:
+        total = (usage.get("input_tokens") or 0) + (usage.get("output_tokens") or 0)
+        message = message.model_copy(update={"usage_metadata": {**usage, "total_tokens": total}})
     return message if message.id is not None else with_id(message, new_id())

@@ -75,14 +75,22 @@ def describe(error: Exception, tool: BaseTool) -> str:
         return str(error)
     if isinstance(error, ToolException):
         return _own_words(error)
-    kind, words = type(error).__name__, str(error).strip()
+    kind, words = type(error).__name__, _said_by(error).strip()
     if isinstance(error, TimeoutError) and not words and tool.timeout_s is not None:
         words = f"it was not done within {tool.timeout_s:g} s"
     return f"Tool {tool.name!r} failed: {kind}: {words}" if words else f"Tool {tool.name!r} failed: {kind}"
 
 
 def _own_words(error: ToolException) -> str:
-    return str(error) or "The tool failed."
+    return _said_by(error) or "The tool failed."
+
+
+def _said_by(error: Exception) -> str:
+    """The words of an exception; none where its own `__str__` fails."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a broken exception is a failure like others
+        return ""
 
 
 def _handled_by(handler: Callable[..., Any]) -> tuple[type[Exception], ...]:
