@@ -325,3 +325,34 @@ def test_all_kinds_of_hooks_together(world):
     result = invoke(create_agent(model, [look], middleware=[prompt, warm, quick]), world)
     assert shown(result["messages"])[2:] == [("tool", "cached"), ("ai", "ok")]
     assert [(r.messages[0].text, r.kwargs["temperature"]) for r in model.requests] == [("You are kind.", 1)] * 2
+
+
+@both_worlds
+@pytest.mark.parametrize("form", ["message", "list", "dict"])
+def test_calls_that_a_hook_adds_without_ids_get_them(world, form):
+    """Or nobody could tell which call a result belongs to."""
+    asked: list[Any] = []
+
+    @after_model
+    def add(state: Any, runtime: Any) -> dict[str, Any] | None:
+        if asked:
+            return None
+        asked.append(True)
+        calls: Any = [call("look", n=1), call("look", n=2)]
+        whole: Any = {"role": "assistant", "content": "", "tool_calls": calls}
+        message = AIMessage("", tool_calls=calls)
+        return {"messages": {"message": message, "list": [message], "dict": [whole]}[form]}
+
+    def look(n: int) -> str:
+        """Look."""
+        return f"seen {n}"
+
+    result = invoke(create_agent(ScriptedModel("first", "done"), [look], middleware=[add]), world)
+    assert shown(result["messages"]) == [
+        ("human", "hi"),
+        ("ai", "first"),
+        ("ai", ""),
+        ("tool", "seen 1"),
+        ("tool", "seen 2"),
+        ("ai", "done"),
+    ]

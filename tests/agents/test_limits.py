@@ -69,6 +69,7 @@ def test_limits_are_a_value():
         ({"cost": "1"}, "a number is needed"),
         ({"seconds": 0.0}, "more than 0"),
         ({"seconds": float("nan")}, "more than 0"),
+        ({"seconds": float("inf")}, "longer than a clock can wait; write None"),
         ({"repeats": 1}, "at least 2"),
         ({"failures": 0}, "at least 1"),
     ],
@@ -312,6 +313,7 @@ def test_the_account_goes_on_after_a_pause_and_the_time_of_waiting_is_not_in_it(
     first.before_model()
     first.after_model(reply((3, 4), cost=0.1, input_token_details={"cache_read": 1}))
     first.reserve_tools(2)
+    first.granted, first.ended = 2, Reached("failures", 3, 3, "bad")
     first.after_turn([call(), call("bad")], [result([{"type": "text", "text": "ä"}]), result("x", "error")])
     clock.now += 4
     stored = json.loads(json.dumps(first.snapshot()))
@@ -320,6 +322,7 @@ def test_the_account_goes_on_after_a_pause_and_the_time_of_waiting_is_not_in_it(
     again.restore(stored)
     assert again.snapshot() == first.snapshot() | {"elapsed": 4.0}
     assert (again.elapsed, again.usage, again.cost) == (4.0, first.usage, 0.1)
+    assert (again.granted, again.ended) == (2, first.ended)
     second = [result([{"type": "text", "text": "ä"}]), result("y", "error")]
     assert again.after_turn([call(), call("bad")], second) is None
     assert again.after_turn([call()], second[:1]) == Reached("repeats", 3, 3, "look")

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from loopwright.agents.limits import Budget
+from loopwright.agents.ending import not_run
+from loopwright.agents.limits import Budget, ended_by
 from loopwright.agents.middleware.hooks import Hook, check_tool_result
 from loopwright.agents.middleware.types import ToolCallRequest
 from loopwright.graph.events import ToolFinished, ToolStarted
@@ -56,6 +57,9 @@ class Caller:
     async def answer(self, task: Task, call: Any) -> Any:
         """Run one call: its result, a `Command`, or a list of these."""
         run = task.run
+        ended = ended_by(run)
+        if ended is not None:
+            return not_run(call, ended.not_run)
         if run.feed is not None and run.wants(ToolStarted):
             run.emit(ToolStarted, call["id"] or "", call["name"] or "", call["args"])
             await task.port.pause()

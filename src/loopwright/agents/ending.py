@@ -43,6 +43,7 @@ class Ending:
     async def stop(self, task: Task, reached: Reached, asker: Asker, reply: Reply | None = None) -> Any:
         """The update that ends the run; `reply` is one whose calls are not to be run."""
         run = task.run
+        run.budget.ended = reached
         if run.wants(LimitReached):
             run.emit(LimitReached, reached.limit, reached.sentence)
         before: list[AnyMessage] = []

@@ -27,7 +27,8 @@ from loopwright.errors import UsageError
 from loopwright.graph.builder import StateGraph
 from loopwright.graph.nodes import Branch, Node
 from loopwright.graph.types import END, START, Command
-from loopwright.messages import SystemMessage
+from loopwright.messages import AIMessage, SystemMessage, convert_to_messages
+from loopwright.messages.pairing import with_call_ids
 from loopwright.tools import BaseTool, check_tools
 
 if TYPE_CHECKING:
@@ -204,13 +205,14 @@ def _wire(graph: StateGraph, hooks: Hooks, asker: Asker, caller: Caller, ending:
         nodes[hook.name] = Node(hook.name, _hook_node(hook))
     _chain(graph, loop, [START, *entry], hooks.before_agent, again)
     _chain(graph, loop, before, hooks.before_model, "model")
-    _chain(graph, loop, leaving, hooks.after_agent, END)
+    _chain(graph, loop, leaving, hooks.after_agent, END, leave=END)
+    any_hooks = any((hooks.before_agent, hooks.before_model, hooks.after_model, hooks.after_agent))
     if after:
         graph.add_edge("model", after[0])
         _chain(graph, loop, after, hooks.after_model, None)
     ways = ["tools", end, *([again] if asker.plan is not None or _jumps(hooks.after_model, "model") else [])]
     graph.branches[after[-1] if after else "model"] = [Branch(loop.after_model, ways, plain=True)]
-    if caller.any_direct or asker.plan is not None or any(hook.prompt is None for hook in asker.hooks):
+    if caller.any_direct or asker.plan is not None or any_hooks or any(hook.prompt is None for hook in asker.hooks):
         graph.branches["tools"] = [Branch(loop.after_tools, [again, end], plain=True)]
     else:
         graph.add_edge("tools", again)
@@ -220,13 +222,22 @@ def _jumps(hooks: Sequence[Hook], target: str) -> bool:
     return any(target in hook.can_jump_to for hook in hooks)
 
 
-def _chain(graph: StateGraph, loop: Loop, names: Sequence[str], hooks: Sequence[Hook], then: str | None) -> None:
+def _chain(
+    graph: StateGraph,
+    loop: Loop,
+    names: Sequence[str],
+    hooks: Sequence[Hook],
+    then: str | None,
+    *,
+    leave: str | None = None,
+) -> None:
     """Edges along a row of hooks to `then`; a hook that may jump gets a question in place of its edge.
 
-    Without `then` the last hook's way on is left to the caller.
+    Without `then` the last hook's way on is left to the caller. `leave` is where "end" leads, if not to the first
+    `after_agent` hook.
     """
     jumping = {hook.name: hook for hook in hooks if hook.can_jump_to}
-    ways = {"model": loop.again, "tools": "tools", "end": loop.exit}
+    ways = {"model": loop.again, "tools": "tools", "end": leave or loop.exit}
     for name, following in zip(names, (*names[1:], then), strict=False):
         if following is None:
             return
@@ -235,13 +246,13 @@ def _chain(graph: StateGraph, loop: Loop, names: Sequence[str], hooks: Sequence[
             graph.add_edge(name, following)
         else:
             targets = dict.fromkeys([following, *(ways[target] for target in hook.can_jump_to)])
-            graph.branches[name] = [Branch(_jump_or(loop, following), list(targets), plain=True)]
+            graph.branches[name] = [Branch(_jump_or(loop, following, leave), list(targets), plain=True)]
 
 
-def _jump_or(loop: Loop, following: str) -> Callable[..., Any]:
+def _jump_or(loop: Loop, following: str, leave: str | None) -> Callable[..., Any]:
     def jump_or_next(task: Task, state: Mapping[str, Any]) -> Any:
         target = state.get("jump_to")
-        return following if target is None else loop.jump(task, state, target)
+        return following if target is None else loop.jump(task, state, target, leave)
 
     return jump_or_next
 
@@ -253,11 +264,26 @@ def _hook_node(hook: Hook) -> Callable[[Task], Any]:
         function, is_async = hook.pick(task.port.asynchronous)
         answer: Any = await task.port.call(function, task.run.handed(task.input), task.runtime, is_async=is_async)
         command: Command[Any] | None = cast(Any, answer) if isinstance(answer, Command) else None
-        update: Any = cast(Any, answer) if command is None else command.update
-        if isinstance(update, Mapping) and "jump_to" in update:
-            whole = cast("Mapping[str, Any]", update)
-            if jump_target(hook, whole) is None:
-                update = {key: value for key, value in whole.items() if key != "jump_to"}
-        return cast(Any, update) if command is None else structs.replace(command, update=update)
+        update: Any = _read(hook, answer if command is None else command.update)
+        return update if command is None else structs.replace(command, update=update)
 
     return run
+
+
+def _read(hook: Hook, given: Any) -> Any:
+    """What a hook has returned: a jump that says nothing is left out, and calls that it adds get ids."""
+    if not isinstance(given, Mapping):
+        return given
+    update = dict(cast("Mapping[str, Any]", given))
+    if "jump_to" in update and jump_target(hook, update) is None:
+        del update["jump_to"]
+    if update.get("messages") is not None:
+        update["messages"] = _with_call_ids(update["messages"])
+    return update
+
+
+def _with_call_ids(messages: Any) -> Any:
+    if isinstance(messages, list):
+        return [_with_call_ids(message) for message in cast("list[Any]", messages)]
+    message = convert_to_messages([messages])[0] if isinstance(messages, dict) else messages
+    return with_call_ids(message) if isinstance(message, AIMessage) else cast(Any, messages)

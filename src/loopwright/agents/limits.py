@@ -26,9 +26,10 @@ from msgspec import Struct, structs
 from loopwright.errors import LimitReachedError, UsageError
 
 if TYPE_CHECKING:
+    from loopwright.graph.engine import Run
     from loopwright.messages import AIMessage, AnyMessage, ToolMessage
 
-__all__ = ["Budget", "LimitName", "Limits", "Reached", "Remaining"]
+__all__ = ["Budget", "LimitName", "Limits", "Reached", "Remaining", "ended_by"]
 
 LimitName: TypeAlias = Literal["model_calls", "tool_calls", "tokens", "cost", "seconds", "repeats", "failures"]
 
@@ -64,12 +65,15 @@ class Limits(Struct, frozen=True, kw_only=True):
             if not value >= least or (least == 0 and name != "tool_calls" and value == 0):
                 floor = f"at least {least}" if least or name == "tool_calls" else "more than 0"
                 raise UsageError(f"Limits({name}={value!r}): {floor} is needed, or None for no limit")
+            if name == "seconds" and value > _MOST_SECONDS:
+                raise UsageError(f"Limits(seconds={value!r}) is longer than a clock can wait; write None for no limit")
 
     def replace(self, **changes: Any) -> Limits:
         """A copy with other figures."""
         return structs.replace(self, **changes)
 
 
+_MOST_SECONDS = 1e9  # about what a lock can wait for
 _LEAST: dict[str, int] = {
     "model_calls": 1,
     "tool_calls": 0,
@@ -178,6 +182,8 @@ class Budget:
         "_unpriced",
         "chain",
         "clock",
+        "ended",
+        "granted",
         "limits",
         "model_calls",
         "price",
@@ -189,6 +195,10 @@ class Budget:
     """Calls begun, by this run and those inside it."""
     tool_calls: int
     """Calls allowed, in this run and those inside it."""
+    ended: Reached | None
+    """What has ended this run; from then on it asks no model and runs no tool, whatever a hook wants."""
+    granted: int
+    """Calls of the present turn that have been counted already."""
     timed: bool
     """Whether the time of this run, or of one above, is limited."""
 
@@ -209,7 +219,8 @@ class Budget:
         self._limits_spending = own.tokens is not None or own.cost is not None or own.seconds is not None
         self.timed = any(budget.limits.seconds is not None for budget in self.chain)
         self._lock: Any = RLock() if parent is None else parent._lock
-        self.model_calls = self.tool_calls = 0
+        self.model_calls = self.tool_calls = self.granted = 0
+        self.ended: Reached | None = None
         self._input = self._output = self._total = self._estimated = 0
         self._input_details: dict[str, int] = {}
         self._output_details: dict[str, int] = {}
@@ -389,6 +400,8 @@ class Budget:
             return {
                 "model_calls": self.model_calls,
                 "tool_calls": self.tool_calls,
+                "granted": self.granted,
+                "ended": None if self.ended is None else list(structs.astuple(self.ended)),
                 "usage": self.usage,
                 "estimated": self._estimated,
                 "cost": self._cost,
@@ -409,6 +422,8 @@ class Budget:
         with self._lock:
             self.model_calls = account["model_calls"]
             self.tool_calls = account["tool_calls"]
+            self.granted = account["granted"]
+            self.ended = None if account["ended"] is None else Reached(*account["ended"])
             self._input, self._output = usage["input_tokens"], usage["output_tokens"]
             self._total = usage["total_tokens"]
             self._input_details = dict(usage.get("input_token_details", {}))
@@ -445,6 +460,12 @@ class Budget:
         if limits.seconds is not None and (elapsed := self.elapsed) >= limits.seconds:
             return Reached("seconds", elapsed, limits.seconds)
         return None
+
+
+def ended_by(run: Run) -> Reached | None:
+    """What has ended a run. None while it goes on, and where only an update by hand asks for the way on."""
+    budget: Budget | None = run.budget
+    return None if budget is None else budget.ended
 
 
 def _left(allowed: float | None, used: float) -> float | None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from loopwright.agents.asking import Asker
 from loopwright.agents.calling import Caller
 from loopwright.agents.ending import Ending
-from loopwright.agents.limits import Budget, Reached
+from loopwright.agents.limits import Budget, Reached, ended_by
 from loopwright.agents.stop import NOTICE_KEY, is_reminder
 from loopwright.agents.turns import Turn, last_turn
 from loopwright.graph.types import Send
@@ -48,8 +48,9 @@ class Loop:
         run = task.run
         budget: Budget = run.budget
         run.stop_reason = None
+        budget.granted = 0
         messages: list[AnyMessage] = task.input["messages"]
-        reached = self._account(budget, messages) or budget.before_model()
+        reached = budget.ended or self._account(budget, messages) or budget.before_model()
         if reached is not None:
             return await self.ending.stop(task, reached, self.asker)
         try:
@@ -66,6 +67,7 @@ class Loop:
             reached = reply.reached or budget.reserve_tools(len(calls))
             if reached is not None:
                 return await self.ending.stop(task, reached, self.asker, reply)
+            budget.granted = len(calls)
         return reply.update
 
     def after_model(self, task: Task, state: Mapping[str, Any]) -> Sequence[str | Send] | str:
@@ -74,13 +76,12 @@ class Loop:
         if jump is not None:
             return self.jump(task, state, jump)
         turn = last_turn(state["messages"])
-        waiting = turn.open
-        if waiting:
-            return [Send("tools", [call]) for call in waiting]
-        return self._end_or_again(task, turn)
+        return self._to_tools(task, turn.open) or self._end_or_again(task, turn)
 
     def after_tools(self, task: Task, state: Mapping[str, Any]) -> str:
         """Question: another round, or was that the answer?"""
+        if ended_by(task.run) is not None:
+            return self.exit if task.run.stop_reason else self.again
         turn = last_turn(state["messages"])
         direct = self.caller.direct_result(turn)
         if direct is not None:
@@ -91,14 +92,29 @@ class Loop:
             return self.exit
         return self.again
 
-    def jump(self, task: Task, state: Mapping[str, Any], target: str) -> Sequence[str | Send] | str:
-        """Where a hook has sent the run."""
-        if target == "model":
+    def jump(
+        self, task: Task, state: Mapping[str, Any], target: str, leave: str | None = None
+    ) -> Sequence[str | Send] | str:
+        """Where a hook has sent the run. One that a limit has ended only leaves."""
+        run = task.run
+        over = run.stop_reason is not None and ended_by(run) is not None
+        if target == "model" and not over:
             return self.again
-        if target == "tools" and (waiting := last_turn(state["messages"]).open):
-            return [Send("tools", [call]) for call in waiting]
-        task.run.stop_reason = "jump"
-        return self.exit
+        if target == "tools" and (sends := self._to_tools(task, last_turn(state["messages"]).open)):
+            return sends
+        if not over:
+            run.stop_reason = "jump"
+        return leave or self.exit
+
+    def _to_tools(self, task: Task, waiting: Sequence[Mapping[str, Any]]) -> list[str | Send]:
+        """Open calls on their way to the tools. Those that a hook has added are asked for here; a limit that is reached
+        makes all of them "not run".
+        """
+        budget: Budget | None = task.run.budget
+        if budget is not None and budget.ended is None:
+            added, budget.granted = len(waiting) - budget.granted, 0
+            budget.ended = budget.reserve_tools(added) if added > 0 else None
+        return [Send("tools", [call]) for call in waiting]
 
     def _end_or_again(self, task: Task, turn: Turn) -> str:
         run, last = task.run, turn.last
