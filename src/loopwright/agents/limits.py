@@ -9,7 +9,7 @@ outermost run hold for the whole tree. Rules:
 - calls that were refused are not counted, and of one turn all calls are allowed or none;
 - `repeats` counts consecutive turns in which the same call had the same result, `failures` the errors of one tool with
   no success of it between them; both look at one run, and only at its last turn;
-- an account is plain data at any time (`snapshot`), and a resumed run goes on from there (`restore`);
+- an account is plain data at any time (`snapshot`), and another can go on from there (`restore`);
 - a round of all of it costs about a microsecond; nothing walks the history.
 """
 

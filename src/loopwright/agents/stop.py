@@ -11,11 +11,13 @@
     seconds               more time than allowed
     repeats               the same call gave the same result, turn after turn
     failures              one tool failed again and again
-    interrupted         the run waits for an answer from outside (`result.interrupts`)
-    cancelled           the caller or the reader has ended it
+    interrupted         kept: the run waits for an answer from outside
+    cancelled           kept: the caller or the reader has ended it
     malformed_turn      the model's reply could not be read, and asking again did not help
     empty_turn          the model said nothing and asked for nothing
-    error               the run raised; only in the log of events, as `invoke` then returns nothing
+    error               kept: the run raised
+
+No run ends with a reason that is kept: one that raises or is cancelled has no result, and its exception says so.
 
 A notice is an `AIMessage` that this library wrote, not the model. It is stored like any message and is told apart by
 one key of its `response_metadata`, so that it is never taken for the model's answer.
