@@ -4,6 +4,7 @@ LoopwrightError
 ├── UsageError                      yours: a call or a definition that cannot work (is also a ValueError)
 │   ├── InvalidUpdateError          a node returned what the state cannot take
 │   ├── EmptyInputError             nothing to run on
+│   ├── InvalidAnswerError          an answer that the question of a paused run cannot take
 │   ├── InputTypeError              an input of the wrong kind (is also a TypeError)
 │   ├── UnstorableError             a value that no checkpoint can hold; names the path to it (is also a TypeError)
 │   ├── ToolDefinitionError         a tool that cannot be offered to a model
@@ -28,8 +29,8 @@ LoopwrightError
 ├── ThreadConflictError             another writer was first on this thread
 └── InternalError                   ours: please report it
 
-Control flow is not an error. `GraphBubbleUp` and `RunCancelled` are `BaseException`s, so that an
-`except Exception` of a tool or a hook cannot swallow a pause or a cancellation.
+Control flow is not an error. `GraphBubbleUp` and what derives from it (`GraphInterrupt`, `RunCancelled`) are
+`BaseException`s, so that an `except Exception` of a tool or a hook cannot swallow a pause or a cancellation.
 """
 
 from __future__ import annotations
@@ -42,14 +43,17 @@ __all__ = [
     "ContextLengthError",
     "EmptyInputError",
     "GraphBubbleUp",
+    "GraphInterrupt",
     "GraphRecursionError",
     "InputTypeError",
     "InternalError",
+    "InvalidAnswerError",
     "InvalidResponseError",
     "InvalidUpdateError",
     "LimitReachedError",
     "LoopwrightError",
     "MissingExtraError",
+    "Misuse",
     "ModelConnectionError",
     "ModelError",
     "ModelTimeoutError",
@@ -90,6 +94,12 @@ class InvalidUpdateError(UsageError):
 
 class EmptyInputError(UsageError):
     """A run was asked for without input, and there is nothing saved to go on with."""
+
+
+class InvalidAnswerError(UsageError):
+    """An answer that its question cannot take. Raised behind `interrupt()`, it leaves the question open: the caller
+    sees this error, and may answer again.
+    """
 
 
 class UnstorableError(UsageError, TypeError):
@@ -238,6 +248,24 @@ class InternalError(LoopwrightError):
 
 class GraphBubbleUp(BaseException):
     """Control flow that passes through nodes, tools and hooks untouched."""
+
+
+class GraphInterrupt(GraphBubbleUp):
+    """Questions on their way from a task to the caller of its run; `interrupts` is what is asked."""
+
+    @property
+    def interrupts(self) -> tuple[Any, ...]:
+        """The open questions; empty where the caller has asked for the stop."""
+        return self.args[0] if self.args else ()
+
+
+class Misuse(GraphBubbleUp):
+    """A `UsageError` of code in a tool: it is its author's to see, not the model's. `error` is what the caller gets."""
+
+    @property
+    def error(self) -> UsageError:
+        """The error that ends the run."""
+        return self.args[0]
 
 
 class RunCancelled(GraphBubbleUp):

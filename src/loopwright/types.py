@@ -1,5 +1,6 @@
 """Door: the types of graphs, where users look for them."""
 
+from loopwright.graph.answering import interrupt
 from loopwright.graph.types import (
     Command,
     Durability,
@@ -30,4 +31,5 @@ __all__ = [
     "StreamMode",
     "StreamWriter",
     "default_retry_on",
+    "interrupt",
 ]

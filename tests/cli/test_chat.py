@@ -316,7 +316,7 @@ def test_interrupts_are_told_of() -> None:
     lines: list[str] = []
     screen.line = lambda text="", style="": lines.append(text)  # type: ignore[method-assign]
     view = RunView(screen)
-    view.show(RunInterrupted(seq=1, path=(), interrupts=({"question": "really?"},)))
+    view.show(RunInterrupted(seq=1, path=(), step=1, values={}, interrupts=({"question": "really?"},)))
     view.show(LimitReached(seq=2, path=("tools:1",), limit="model_calls", sentence="..."))
     assert lines == [
         "‖ the run waits for an answer: {'question': 'really?'}",

@@ -7,7 +7,6 @@ A value is the first cell of a row of docs/differences.md (we differ on purpose)
 LATER = "later: "
 
 STORE = LATER + "long-term stores"
-INTERRUPTS = LATER + "interrupts"
 ASTREAM_EVENTS = LATER + "astream_events"
 
 WHOLE = "*"
@@ -30,12 +29,21 @@ REJECTED = "The result of a structured answer that does not fit"
 WORDS = "Words in place of a structured answer"
 CONTEXT_DEFAULTS = "A context class with defaults"
 RESULT_CLASS = "Result of `invoke`"
+NOT_PAUSED = "`Command(resume=...)` where nothing is asked, or with an id that was answered"
+NOT_KEPT = "`interrupt()`, `interrupt_before` and reviews without a checkpointer"
+WRONG_ANSWER = "An answer that a review cannot take"
+REVIEWED = "The result of a call that a review rejected or answered"
 PICTURE = "The edge from the tools to the model"
 
 EXPECTED: dict[str, dict[str, str]] = {
-    "graph/agent_as_tool_with_interrupt": {WHOLE: INTERRUPTS},
     "graph/compile_errors": {"no entry": ERROR_CLASSES, "duplicate": ERROR_CLASSES, "missing node": ERROR_CLASSES},
     "graph/get_graph": {"edges": PICTURE},
+    "hitl/no_checkpointer": {"invoke": NOT_KEPT},
+    "hitl/reject_with_message": {"reject": REVIEWED},
+    "hitl/respond": {"respond": REVIEWED},
+    "hitl/two_calls_mixed": {"mixed": REVIEWED},
+    "hitl/wrong_number_of_decisions": {"two": WRONG_ANSWER, "then right": WRONG_ANSWER},
+    "interrupt/resume_nothing_pending": {"finished": NOT_PAUSED, "fresh": NOT_PAUSED},
     "loop/async_tool_sync_invoke": {"invoke": ASYNC_ONLY},
     "loop/input_bad_role": {"invoke": ERROR_CLASSES},
     "loop/input_empty_dict": {"invoke": EMPTY_INPUT},
@@ -63,6 +71,12 @@ EXPECTED: dict[str, dict[str, str]] = {
     "structured/invalid_then_retry": {"invoke": REJECTED},
     "structured/plain_text_instead": {"invoke": WORDS, "model_calls": WORDS},
     "structured/two_answers_at_once": {"invoke": REJECTED},
+    "threads/get_state_no_saver": {"state": ERROR_CLASSES, "history": ERROR_CLASSES},
+    "threads/missing_thread_id": {"none": ERROR_CLASSES, "empty": ERROR_CLASSES},
+    "threads/new_input_after_failure": {"1": TOOL_RAISES, "2": TOOL_RAISES, "sent": TOOL_RAISES},
+    "threads/remove_message": {"unknown": ERROR_CLASSES},
+    "threads/resume_parallel_only_failed": {"1": TOOL_RAISES, "2": TOOL_RAISES, "runs": TOOL_RAISES},
+    "threads/sqlite_saver": {WHOLE: LATER + "threads on disk"},
     "tools/no_docstring": {"tool()": ERROR_CLASSES},
     "tools/result_command_without_message": {"invoke": COMMAND_WITHOUT_RESULT},
     "tools/result_objects": {"pydantic": RESULTS, "dataclass": RESULTS, "enum": RESULTS, "bytes": RESULTS},

@@ -18,8 +18,11 @@ from tests.goldens.expected import EXPECTED, LATER, WHOLE
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDENS = ROOT.parent / "shared" / "goldens"
-TOPICS = ("loop", "tools", "stream", "structured", "middleware", "model", "messages", "store", "graph")
-"""Topics 01, 02, 03, 06, 07 and 09, by the first word of their scenarios."""
+TOPICS = (
+    "loop", "tools", "stream", "threads", "interrupt", "hitl",
+    "structured", "middleware", "model", "messages", "store", "graph",
+)  # fmt: skip
+"""Topics 01 to 07 and 09, by the first word of their scenarios."""
 
 here = pytest.mark.skipif(not (GOLDENS / "harness").is_dir(), reason="no ../shared/goldens beside this project")
 

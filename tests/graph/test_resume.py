@@ -165,7 +165,7 @@ def test_nothing_to_go_on_with(world: World, given):
 def test_an_answer_that_nobody_asked_for(world: World):
     graph = chain("a").compile(checkpointer=InMemorySaver())
     world.invoke(graph, {"log": []}, thread())
-    with pytest.raises(UsageError, match=r"Command\(resume=…\) answers a paused run, and thread '1' is not paused"):
+    with pytest.raises(UsageError, match=r"Command\(resume=…\) answers a question, and thread '1' is not paused"):
         world.invoke(graph, Command(resume="yes"), thread())
 
 

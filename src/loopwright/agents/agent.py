@@ -13,14 +13,16 @@ from loopwright.agents.limits import Budget, Limits
 from loopwright.agents.result import AgentResult
 from loopwright.errors import EmptyInputError, InputTypeError
 from loopwright.graph.compiled import CompiledStateGraph, Parts
+from loopwright.graph.stops import StopAt
 from loopwright.messages import BaseMessage
 from loopwright.messages.pairing import repair_history
-from loopwright.scope import ConfigLike, RunnableConfig
+from loopwright.scope import ConfigLike
 
 if TYPE_CHECKING:
     from loopwright.graph.engine import Run
     from loopwright.graph.task import Task
     from loopwright.graph.types import Durability
+    from loopwright.tools import BaseTool
 
 __all__ = ["Agent"]
 
@@ -37,16 +39,28 @@ class Agent(CompiledStateGraph, Generic[R]):
         parts: Parts,
         *,
         limits: Limits,
+        tools: Mapping[str, BaseTool] | None = None,
         checkpointer: Any = None,
         store: Any = None,
+        interrupt_before: StopAt = None,
+        interrupt_after: StopAt = None,
+        asks_by_design: str | None = None,
         debug: bool = False,
         name: str | None = None,
-        config: RunnableConfig | None = None,
     ) -> None:
         super().__init__(
-            parts, checkpointer=checkpointer, store=store, debug=debug, name=name or "LangGraph", config=config
+            parts,
+            checkpointer=checkpointer,
+            store=store,
+            interrupt_before=interrupt_before,
+            interrupt_after=interrupt_after,
+            debug=debug,
+            name=name or "LangGraph",
         )
+        self.asks_by_design = asks_by_design
         self.limits = limits
+        self.tools: Mapping[str, BaseTool] = tools or {}
+        """The tools it runs, by name."""
         self.repair, self.renew = _mended, _renewed
 
     if TYPE_CHECKING:
@@ -70,6 +84,8 @@ class Agent(CompiledStateGraph, Generic[R]):
             stream_mode: str | Sequence[str] | None = "values",
             print_mode: str | Sequence[str] = (),
             output_keys: str | Sequence[str] | None = None,
+            interrupt_before: StopAt = None,
+            interrupt_after: StopAt = None,
             durability: Durability | None = None,
             version: Literal["v1", "v2"] = "v1",
         ) -> Any: ...
@@ -94,6 +110,8 @@ class Agent(CompiledStateGraph, Generic[R]):
             stream_mode: str | Sequence[str] | None = "values",
             print_mode: str | Sequence[str] = (),
             output_keys: str | Sequence[str] | None = None,
+            interrupt_before: StopAt = None,
+            interrupt_after: StopAt = None,
             durability: Durability | None = None,
             version: Literal["v1", "v2"] = "v1",
         ) -> Any: ...
@@ -106,6 +124,7 @@ class Agent(CompiledStateGraph, Generic[R]):
             stop_reason=cast(Any, run.stop_reason or "answer"),
             usage=budget.usage,
             cost=budget.cost,
+            interrupts=run.interrupts,
             said=run.said,
         )
 

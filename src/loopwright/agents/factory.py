@@ -26,6 +26,7 @@ from loopwright.agents.middleware.types import AgentState
 from loopwright.errors import UsageError
 from loopwright.graph.builder import StateGraph
 from loopwright.graph.nodes import Branch, Node
+from loopwright.graph.stops import StopAt
 from loopwright.graph.types import END, START, Command
 from loopwright.messages import AIMessage, SystemMessage, convert_to_messages
 from loopwright.messages.pairing import with_call_ids
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
         context_schema: type[Any] | None
         checkpointer: Any
         store: Any
+        interrupt_before: StopAt
+        interrupt_after: StopAt
         debug: bool
         name: str | None
         limits: Limits | None
@@ -93,6 +96,8 @@ def create_agent(
     context_schema: type[Any] | None = None,
     checkpointer: Any = None,
     store: Any = None,
+    interrupt_before: StopAt = None,
+    interrupt_after: StopAt = None,
     debug: bool = False,
     name: str | None = None,
     limits: Limits | None = None,
@@ -131,8 +136,12 @@ def create_agent(
     return Agent(
         graph.parts(),
         limits=_limits_of(limits),
+        tools=listed,
         checkpointer=checkpointer,
         store=store,
+        interrupt_before=interrupt_before,
+        interrupt_after=interrupt_after,
+        asks_by_design=next((each.name for each in hooks.middleware if each.needs_checkpointer), None),
         debug=debug,
         name=name,
     )

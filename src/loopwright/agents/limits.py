@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from _thread import RLock
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 from zlib import crc32
 
 from msgspec import Struct, structs
@@ -183,6 +183,7 @@ class Budget:
         "chain",
         "clock",
         "ended",
+        "exact",
         "granted",
         "limits",
         "model_calls",
@@ -199,6 +200,8 @@ class Budget:
     """What has ended this run; from then on it asks no model and runs no tool, whatever a hook wants."""
     granted: int
     """Calls of the present turn that have been counted already."""
+    exact: bool
+    """Whether the runs below are in it, also after a resume."""
     timed: bool
     """Whether the time of this run, or of one above, is limited."""
 
@@ -221,6 +224,7 @@ class Budget:
         self._lock: Any = RLock() if parent is None else parent._lock
         self.model_calls = self.tool_calls = self.granted = 0
         self.ended: Reached | None = None
+        self.exact = True
         self._input = self._output = self._total = self._estimated = 0
         self._input_details: dict[str, int] = {}
         self._output_details: dict[str, int] = {}
@@ -394,47 +398,68 @@ class Budget:
 
     # -- across a pause --------------------------------------------------------------------------------------------
 
-    def snapshot(self) -> dict[str, Any]:
-        """The account as plain data. Of the last turn's results only digests are kept: the state has them already."""
+    def snapshot(self) -> list[Any]:
+        """The account as plain data, short because each checkpoint has one: figures by place, empty ones at the end
+        left out. Of the last turn's results only digests are kept, as the state has them already.
+        """
         with self._lock:
-            return {
-                "model_calls": self.model_calls,
-                "tool_calls": self.tool_calls,
-                "granted": self.granted,
-                "ended": None if self.ended is None else list(structs.astuple(self.ended)),
-                "usage": self.usage,
-                "estimated": self._estimated,
-                "cost": self._cost,
-                "unpriced": self._unpriced,
-                "elapsed": self.elapsed,
-                "turn": [
+            figures: list[Any] = [
+                self.model_calls,
+                self.tool_calls,
+                self.granted,
+                self._input,
+                self._output,
+                self._total,
+                round(self.elapsed, 3) if self.timed else 0,
+                [
                     [seen.name, seen.args, seen.content, seen.streak]
                     if seen.restored
                     else [seen.name, _digest(seen.args), _digest(seen.content), seen.streak]
                     for seen in self._last_turn
                 ],
-                "failing": dict(self._failing),
-            }
+                dict(self._failing),
+                dict(self._input_details),
+                dict(self._output_details),
+                self._estimated,
+                self._cost,
+                self._unpriced,
+                None if self.ended is None else list(structs.astuple(self.ended)),
+            ]
+        while figures and not figures[-1]:
+            figures.pop()
+        return figures
 
-    def restore(self, account: Mapping[str, Any]) -> None:
-        """Go on from what `snapshot` gave. The runs above are not charged: their own accounts have it."""
-        usage: Mapping[str, Any] = account["usage"]
+    def restore(self, account: Sequence[Any], *, exact: bool = True) -> None:
+        """Go on from what `snapshot` gave.
+
+        `exact`: whether it was made when the run was left. Where it is older, a run below that goes on from its own
+        account charges it here, and to the runs above.
+        """
+        figures = [*account, *_NOTHING[len(account) :]]
         with self._lock:
-            self.model_calls = account["model_calls"]
-            self.tool_calls = account["tool_calls"]
-            self.granted = account["granted"]
-            self.ended = None if account["ended"] is None else Reached(*account["ended"])
-            self._input, self._output = usage["input_tokens"], usage["output_tokens"]
-            self._total = usage["total_tokens"]
-            self._input_details = dict(usage.get("input_token_details", {}))
-            self._output_details = dict(usage.get("output_token_details", {}))
-            self._estimated = account["estimated"]
-            self._cost = account["cost"]
-            self._unpriced = account["unpriced"]
-            self._elapsed_before = account["elapsed"]
-            self._started = self.clock()
-            self._last_turn = [_Seen(*seen, restored=True) for seen in account["turn"]]
-            self._failing = dict(account["failing"])
+            self.exact = exact
+            self.model_calls, self.tool_calls, self.granted = figures[:3]
+            self._input, self._output, self._total = figures[3:6]
+            self._elapsed_before, self._started = figures[6], self.clock()
+            self._last_turn = [_Seen(*seen, restored=True) for seen in figures[7]]
+            self._failing = dict(figures[8])
+            self._input_details, self._output_details = dict(figures[9]), dict(figures[10])
+            self._estimated, self._cost, self._unpriced = figures[11:14]
+            self.ended = None if figures[14] is None else Reached(*figures[14])
+            for above in self.chain[1:]:
+                if not above.exact:
+                    above._take_over(self)
+
+    def _take_over(self, below: Budget) -> None:
+        """Charge what a run below had spent in the step that was cut off."""
+        self.model_calls += below.model_calls
+        self.tool_calls += below.tool_calls
+        self._estimated += below._estimated
+        self._unpriced |= below._unpriced
+        self._elapsed_before += below._elapsed_before
+        self._charge(below.usage)
+        if below._cost is not None:
+            self._cost = (self._cost or 0.0) + below._cost
 
     # -- the sums; the lock is held --------------------------------------------------------------------------------
 
@@ -460,6 +485,10 @@ class Budget:
         if limits.seconds is not None and (elapsed := self.elapsed) >= limits.seconds:
             return Reached("seconds", elapsed, limits.seconds)
         return None
+
+
+_NOTHING: Final[tuple[Any, ...]] = (0, 0, 0, 0, 0, 0, 0.0, (), {}, {}, {}, 0, None, False, None)
+"""The account of a run that has spent nothing, as `snapshot` orders it."""
 
 
 def ended_by(run: Run) -> Reached | None:

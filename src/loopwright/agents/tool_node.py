@@ -9,8 +9,10 @@ from loopwright.agents.calling import Caller
 from loopwright.agents.middleware.decorators import wrap_tool_call as as_middleware
 from loopwright.agents.middleware.hooks import Hook, collect_hooks
 from loopwright.agents.turns import last_turn
-from loopwright.errors import UsageError
+from loopwright.errors import GraphInterrupt, UsageError
+from loopwright.graph.answering import asking_call
 from loopwright.graph.builder import StateGraph
+from loopwright.graph.engine import raise_first
 from loopwright.graph.types import END, START
 from loopwright.messages import AIMessage, AnyMessage, add_messages
 from loopwright.scope import RunnableConfig
@@ -57,16 +59,23 @@ class ToolNode:
         """Run the calls that are open in the task's state, or that were sent to it."""
         calls = self._calls(task.input)
         answers = await task.port.gather(
-            [self._caller.answer(task, call) for call in calls], task.run.config.get("max_concurrency")
+            [self._answer(task, call) for call in calls], task.run.config.get("max_concurrency")
         )
+        raise_first(answers)
+        asked = [answer for answer in answers if isinstance(answer, GraphInterrupt)]
+        if asked:
+            raise GraphInterrupt(tuple(interrupt for one in asked for interrupt in one.interrupts))
         parts: list[Any] = []
         for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
             parts += cast("list[Any]", answer) if isinstance(answer, list) else [answer]
         if all(hasattr(part, "tool_call_id") for part in parts):
             return {self.messages_key: parts}
         return [{self.messages_key: [part]} if hasattr(part, "tool_call_id") else part for part in parts]
+
+    async def _answer(self, task: Task, call: Any) -> Any:
+        """One of several calls in a task: what it asks is its own."""
+        asking_call.set(str(call["id"] or ""))
+        return await self._caller.answer(task, call)
 
     def _calls(self, given: Any) -> Sequence[Any]:
         if isinstance(given, (list, tuple)):

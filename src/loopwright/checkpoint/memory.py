@@ -72,6 +72,7 @@ class _Row:
     """One checkpoint."""
 
     __slots__ = (
+        "account",
         "cells",
         "created_at",
         "id",
@@ -95,6 +96,7 @@ class _Row:
     metadata: _Cell
     cells: dict[str, _Cell | _Lines]
     pending: _Cell
+    account: _Cell
     writes: dict[str, list[tuple[str, _Cell]]]
     """By task."""
     versions_seen: _Cell
@@ -327,7 +329,7 @@ class InMemorySaver(BaseCheckpointSaver):
             rows = self._rows(thread_id, None)
             for _, row in rows:
                 scale.add((row.id, row.parent_id, row.ns, row.source, row.created_at))
-                for cell in (row.metadata, row.pending, *row.cells.values(), *_cells_of(row.writes)):
+                for cell in (row.metadata, row.pending, row.account, *row.cells.values(), *_cells_of(row.writes)):
                     if isinstance(cell, _Lines):
                         scale.add_items(cell.items, cell.length)
                     else:
@@ -367,6 +369,7 @@ def _row(record: Record, changed: Collection[str] | None, parent: _Row | None, n
     row.metadata = _cell(record.metadata, "metadata", None)
     row.versions_seen = _cell(record.versions_seen, "versions_seen", None)
     row.pending = _cell(_arguments(record.pending), "pending", None)
+    row.account = _cell(record.account, "account", None)
     before = {} if parent is None else parent.cells
     row.cells = {}
     for name, value in record.values.items():
@@ -432,6 +435,7 @@ def _record(thread_id: str, thread: _Thread, row: _Row) -> Record:
         metadata=row.metadata.read(),
         values={name: cell.read() for name, cell in row.cells.items()},
         pending=row.pending.read(),
+        account=row.account.read(),
         writes=[
             (task_id, channel, cell.read()) for task_id, entries in row.writes.items() for channel, cell in entries
         ],

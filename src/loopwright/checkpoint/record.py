@@ -52,6 +52,8 @@ class Record(Struct, kw_only=True):
     """What runs next; empty when the graph has ended."""
     writes: list[Write] = []
     """What tasks of `pending` have finished with already."""
+    account: Any = None
+    """What the run had spent, for the one that goes on with it: small and plain. None once it has ended."""
     versions: dict[str, Any] = {}
     """When each channel last changed: a number that grows. Set by the saver on loading."""
     versions_seen: dict[str, Any] = {}

@@ -10,6 +10,7 @@ from loopwright.errors import UsageError
 from loopwright.graph.compiled import CompiledStateGraph, Parts
 from loopwright.graph.nodes import Branch, Node, node_from
 from loopwright.graph.state import channels_of, fields_of, merge_channels, view_of
+from loopwright.graph.stops import StopAt
 from loopwright.graph.types import END, START, Command, RetryPolicy
 
 __all__ = ["StateGraph"]
@@ -170,13 +171,21 @@ class StateGraph:
         checkpointer: Any = None,
         *,
         store: Any = None,
+        interrupt_before: StopAt = None,
+        interrupt_after: StopAt = None,
         debug: bool = False,
         name: str | None = None,
     ) -> CompiledStateGraph:
-        """The graph, ready to run."""
+        """The graph, ready to run. It stops before and after the nodes named, "*" for each, until `invoke(None)`."""
         self.validate()
         return CompiledStateGraph(
-            self.parts(), checkpointer=checkpointer, store=store, debug=debug, name=name or "LangGraph"
+            self.parts(),
+            checkpointer=checkpointer,
+            store=store,
+            interrupt_before=interrupt_before,
+            interrupt_after=interrupt_after,
+            debug=debug,
+            name=name or "LangGraph",
         )
 
     def parts(self) -> Parts:

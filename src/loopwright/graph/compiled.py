@@ -22,7 +22,8 @@ from loopwright.errors import InvalidUpdateError, ParentCommand, UsageError
 from loopwright.graph.engine import Run
 from loopwright.graph.modes import Feed, check_modes, picked
 from loopwright.graph.state import Channel, as_update
-from loopwright.graph.task import Task
+from loopwright.graph.stops import StopAt, Stops, stops_at
+from loopwright.graph.task import Task, no_saver
 from loopwright.graph.types import GraphOutput, StateSnapshot
 from loopwright.messages.history import add_messages
 from loopwright.port import Port
@@ -69,6 +70,8 @@ class CompiledStateGraph:
         debug: bool = False,
         name: str = "LangGraph",
         config: ConfigLike | None = None,
+        interrupt_before: StopAt = None,
+        interrupt_after: StopAt = None,
     ) -> None:
         self.parts = parts
         self.nodes, self.start, self.channels, self.joins = parts.nodes, parts.start, parts.channels, parts.joins
@@ -79,12 +82,16 @@ class CompiledStateGraph:
         self.debug = debug
         self.name = name
         self.config = config
+        self.stop_at = interrupt_before, interrupt_after
+        stops_at(interrupt_before, interrupt_after, parts.nodes)
         self.ephemeral = tuple(k for k, c in parts.channels.items() if c.ephemeral)
         self.message_keys = frozenset(k for k, c in parts.channels.items() if c.reducer is add_messages)
         self.renew: Callable[[dict[str, Any]], dict[str, Any]] | None = None
         """What of the state a new turn of a thread begins with in another form: returns the keys to replace."""
         self.repair: Callable[[dict[str, Any]], dict[str, Any]] | None = None
         """Mends what a broken-off run left in a state: returns the keys to replace, `{}` when nothing is wrong."""
+        self.asks_by_design: str | None = None
+        """What in the graph is there to pause it, and so needs a checkpointer."""
 
     # ---- running
 
@@ -97,6 +104,8 @@ class CompiledStateGraph:
         stream_mode: _StreamModes = "values",
         print_mode: _StreamModes = (),
         output_keys: str | Sequence[str] | None = None,
+        interrupt_before: StopAt = None,
+        interrupt_after: StopAt = None,
         durability: Literal["sync", "async", "exit"] | None = None,
         version: Literal["v1", "v2"] = "v1",
     ) -> Any:
@@ -112,12 +121,15 @@ class CompiledStateGraph:
                 stream_mode=stream_mode,
                 print_mode=print_mode,
                 output_keys=output_keys,
+                interrupt_before=interrupt_before,
+                interrupt_after=interrupt_after,
                 durability=durability,
                 version=version,
             )
             return list(items)
         outbox = _outbox_around()
-        run = self._run(BlockingPort(outbox), self._printing(print_mode), config, context, durability)
+        stops = interrupt_before, interrupt_after
+        run = self._run(BlockingPort(outbox), self._printing(print_mode), config, context, durability, stops)
         values = blocking.run(run.execute(input), outbox, copy_context())
         return self._answer(run, values, output_keys, version)
 
@@ -130,6 +142,8 @@ class CompiledStateGraph:
         stream_mode: _StreamModes = "values",
         print_mode: _StreamModes = (),
         output_keys: str | Sequence[str] | None = None,
+        interrupt_before: StopAt = None,
+        interrupt_after: StopAt = None,
         durability: Literal["sync", "async", "exit"] | None = None,
         version: Literal["v1", "v2"] = "v1",
     ) -> Any:
@@ -144,12 +158,15 @@ class CompiledStateGraph:
                 stream_mode=stream_mode,
                 print_mode=print_mode,
                 output_keys=output_keys,
+                interrupt_before=interrupt_before,
+                interrupt_after=interrupt_after,
                 durability=durability,
                 version=version,
             )
             return [item async for item in items]
         outbox = _outbox_around()
-        run = self._run(aio.AioPort(outbox), self._printing(print_mode), config, context, durability)
+        stops = interrupt_before, interrupt_after
+        run = self._run(aio.AioPort(outbox), self._printing(print_mode), config, context, durability, stops)
         values = await aio.run(run.execute(input), outbox, copy_context())
         return self._answer(run, values, output_keys, version)
 
@@ -162,6 +179,8 @@ class CompiledStateGraph:
         stream_mode: _StreamModes = None,
         print_mode: _StreamModes = (),
         output_keys: str | Sequence[str] | None = None,
+        interrupt_before: StopAt = None,
+        interrupt_after: StopAt = None,
         durability: Literal["sync", "async", "exit"] | None = None,
         subgraphs: bool = False,
         version: Literal["v1", "v2"] = "v1",
@@ -173,7 +192,8 @@ class CompiledStateGraph:
         gives its bare value. Leaving the loop early ends the run in good order.
         """
         feed = self._feed(stream_mode, print_mode, output_keys, subgraphs=subgraphs, version=version)
-        run = self._run(BlockingPort(feed.outbox, root=True), feed, config, context, durability)
+        stops = interrupt_before, interrupt_after
+        run = self._run(BlockingPort(feed.outbox, root=True), feed, config, context, durability, stops)
         return blocking.stream(lambda: run.execute(input), feed.outbox, copy_context())
 
     def astream(
@@ -185,6 +205,8 @@ class CompiledStateGraph:
         stream_mode: _StreamModes = None,
         print_mode: _StreamModes = (),
         output_keys: str | Sequence[str] | None = None,
+        interrupt_before: StopAt = None,
+        interrupt_after: StopAt = None,
         durability: Literal["sync", "async", "exit"] | None = None,
         subgraphs: bool = False,
         version: Literal["v1", "v2"] = "v1",
@@ -193,7 +215,8 @@ class CompiledStateGraph:
         from loopwright.drive import aio
 
         feed = self._feed(stream_mode, print_mode, output_keys, subgraphs=subgraphs, version=version)
-        run = self._run(aio.AioPort(feed.outbox, root=True), feed, config, context, durability)
+        stops = interrupt_before, interrupt_after
+        run = self._run(aio.AioPort(feed.outbox, root=True), feed, config, context, durability, stops)
         return aio.AioStream(run.execute(input), feed.outbox, copy_context())
 
     async def run_nested(self, task: Task, given: Any) -> Any:
@@ -209,7 +232,13 @@ class CompiledStateGraph:
         return values
 
     def _run(
-        self, port: Port, feed: Feed | None, config: ConfigLike | None, context: Any, durability: str | None
+        self,
+        port: Port,
+        feed: Feed | None,
+        config: ConfigLike | None,
+        context: Any,
+        durability: str | None,
+        stop_at: tuple[StopAt, StopAt] = (None, None),
     ) -> Run:
         """A run of this graph, as a part of the run around it if there is one."""
         scope = current_scope.get()
@@ -220,19 +249,15 @@ class CompiledStateGraph:
             own = merge_configs(_inherited(parent.run.config), own)
             path = (*parent.run.path, f"{parent.name}:{parent.id}")
             feed = parent.run.feed if feed is None else feed.below(parent.run.feed, path)
-        saver = self.checkpointer
-        if saver is not None and parent is not None and not _names_own_thread(config, saver, parent):
-            saver = None  # a nested run is kept by the run around it
+        saver, below = self.checkpointer, None
+        if parent is not None and not (saver is not None and _names_own_thread(config, saver, parent)):
+            saver = parent.run.saver  # kept by the run around it, on its thread
+            if saver is not None:
+                below, own = parent, _placed_below(own, parent, path)
         if saver is not None:
             require_thread_id(own, saver)
-        if asked is not None and saver is None and asked.only_checkpoints():
-            raise UsageError(
-                'stream_mode="checkpoints" needs a checkpointer: create_agent(..., checkpointer=InMemorySaver()).'
-            )
-        if durability is not None and durability not in _DURABILITIES:
-            raise UsageError(
-                f"durability={durability!r} does not exist; use one of {', '.join(map(repr, _DURABILITIES))}."
-            )
+        stops = self._stops(stop_at)
+        self._check_options(asked, saver, durability, stops)
         run = Run(
             self,
             port,
@@ -243,11 +268,35 @@ class CompiledStateGraph:
             context=self._context(context, parent),
             store=self.store if self.store is not None or parent is None else parent.run.store,
             saver=saver,
-            durability=durability or "sync",
+            below=below,
+            durability=durability or ("sync" if below is None else below.run.durability),
+            stops=stops,
             run_id=str(own.get("run_id") or port.new_id()),
         )
         run.budget = self.budget_for(run, parent)
         return run
+
+    def _stops(self, stop_at: tuple[StopAt, StopAt]) -> Stops | None:
+        """Where this run stops: what its call says goes before what the graph was compiled with."""
+        before, after = stop_at
+        own_before, own_after = self.stop_at
+        if before is None and after is None and not own_before and not own_after:
+            return None
+        return stops_at(own_before if before is None else before, own_after if after is None else after, self.nodes)
+
+    def _check_options(
+        self, asked: Feed | None, saver: BaseCheckpointSaver | None, durability: str | None, stops: Stops | None
+    ) -> None:
+        if saver is None and (stops is not None or self.asks_by_design):
+            raise UsageError(no_saver("interrupt_before/interrupt_after" if stops else self.asks_by_design or ""))
+        if asked is not None and saver is None and asked.only_checkpoints():
+            raise UsageError(
+                'stream_mode="checkpoints" needs a checkpointer: create_agent(..., checkpointer=InMemorySaver()).'
+            )
+        if durability is not None and durability not in _DURABILITIES:
+            raise UsageError(
+                f"durability={durability!r} does not exist; use one of {', '.join(map(repr, _DURABILITIES))}."
+            )
 
     def _feed(
         self,
@@ -291,10 +340,12 @@ class CompiledStateGraph:
         return context
 
     def _answer(self, run: Run, values: dict[str, Any], output_keys: str | Sequence[str] | None, version: str) -> Any:
-        answer: Any = self.result(run, values)
-        if output_keys is not None:
-            answer = picked(values, output_keys)
-        return GraphOutput(answer) if version == "v2" else answer
+        answer: Any = values if output_keys is None else picked(values, output_keys)
+        if run.interrupts and version == "v1" and isinstance(answer, dict):
+            answer = {**cast("dict[str, Any]", answer), "__interrupt__": list(run.interrupts)}
+        if output_keys is None:
+            answer = self.result(run, answer)
+        return GraphOutput(answer, run.interrupts) if version == "v2" else answer
 
     # ---- what agents do in their own way
 
@@ -334,7 +385,7 @@ class CompiledStateGraph:
         """The thread as it is now, or at the checkpoint that `config` names."""
         from loopwright.graph.snapshot import get_state
 
-        return get_state(self, config)
+        return get_state(self, config, subgraphs=subgraphs)
 
     async def aget_state(self, config: ConfigLike, *, subgraphs: bool = False) -> StateSnapshot:
         """`get_state` under asyncio."""
@@ -425,6 +476,14 @@ def _inherited(config: RunnableConfig) -> RunnableConfig:
     configurable = config.get("configurable") or {}
     kept["configurable"] = {k: v for k, v in configurable.items() if k not in ("checkpoint_id", "checkpoint_ns")}
     return cast(RunnableConfig, kept)
+
+
+def _placed_below(config: RunnableConfig, parent: Task, path: tuple[str, ...]) -> RunnableConfig:
+    """The config of a run that is kept on its parent's thread: a namespace for each run that a task begins."""
+    number, parent.nested = parent.nested, parent.nested + 1
+    namespace = "|".join(path if number == 0 else (*path, str(number)))
+    place = {**(config.get("configurable") or {}), "thread_id": parent.run.thread_id, "checkpoint_ns": namespace}
+    return cast(RunnableConfig, {**config, "configurable": place})
 
 
 def _names_own_thread(config: ConfigLike | None, saver: BaseCheckpointSaver, parent: Task) -> bool:

@@ -17,29 +17,32 @@ Nothing here knows threads, event loops or models: whatever is outside is reache
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import structs
 
 from loopwright.callbacks import callbacks_of
-from loopwright.checkpoint.base import NO_ARG, BaseCheckpointSaver, Pending, Record
-from loopwright.errors import (
-    EmptyInputError,
-    ParentCommand,
-    UsageError,
-)
+from loopwright.checkpoint.base import NO_ARG, BaseCheckpointSaver
+from loopwright.errors import GraphInterrupt, InvalidAnswerError, Misuse, ParentCommand, UsageError
 from loopwright.graph.chains import heard_run, heard_task
-from loopwright.graph.events import Event, MessageChunk, RunFinished, RunStarted, TaskFinished, TaskStarted
+from loopwright.graph.events import (
+    Event,
+    MessageChunk,
+    RunFinished,
+    RunInterrupted,
+    TaskFinished,
+    TaskStarted,
+)
+from loopwright.graph.keeping import keep_account, save, save_task
 from loopwright.graph.leaving import leave, out_of_steps
-from loopwright.graph.nodes import from_outside
-from loopwright.graph.saved import ERROR_KEY, JOINS_KEY, RAN_KEY, ended_in, joined, saved_form
+from loopwright.graph.saved import failed_form, paused_form, reopened_form, saved_form
+from loopwright.graph.starting import begin, mend
 from loopwright.graph.state import fold
+from loopwright.graph.stops import Stops
 from loopwright.graph.task import Task
-from loopwright.graph.telling import name_messages, tell_checkpoint, tell_end, tell_messages, tell_start, tell_step
-from loopwright.graph.types import END, START, Command, RetryPolicy, Send
+from loopwright.graph.telling import name_messages, tell_end, tell_messages, tell_start, tell_step
+from loopwright.graph.types import END, START, Interrupt, RetryPolicy, Send
 from loopwright.graph.writes import writes_of
-from loopwright.ids import new_ordered_id
 from loopwright.port import Port
 from loopwright.scope import RunnableConfig, current_scope
 
@@ -47,20 +50,19 @@ if TYPE_CHECKING:
     from loopwright.graph.compiled import CompiledStateGraph
     from loopwright.graph.modes import Feed
 
-__all__ = ["Run"]
+__all__ = ["Run", "raise_first"]
 
 _FIRST_PUSH = ("__pregel_push", 0, False)
-_OWN_KEYS = frozenset({"thread_id", "checkpoint_id", "checkpoint_ns"})
 
 
 class Run:
     """One run of one graph: an object that lives as long as the run, never longer."""
 
     __slots__ = (
-        "_first_step",
         "_step_limit",
         "arrived",
         "begun",
+        "below",
         "budget",
         "checkpoint_id",
         "claim",
@@ -68,12 +70,15 @@ class Run:
         "context",
         "durability",
         "feed",
+        "first_step",
         "graph",
         "heard",
+        "interrupts",
         "metadata",
         "namespace",
         "parent",
         "parent_checkpoint_id",
+        "passed",
         "path",
         "port",
         "ran",
@@ -83,6 +88,7 @@ class Run:
         "state",
         "step",
         "stop_reason",
+        "stops",
         "store",
         "tasks",
         "thread_id",
@@ -102,7 +108,9 @@ class Run:
         context: Any = None,
         store: Any = None,
         saver: BaseCheckpointSaver | None = None,
+        below: Task | None = None,
         durability: str = "sync",
+        stops: Stops | None = None,
         run_id: str = "",
     ) -> None:
         configurable = config.get("configurable") or {}
@@ -112,6 +120,13 @@ class Run:
         self.run_id = run_id
         self.thread_id: str | None = configurable.get("thread_id")
         self.namespace = str(configurable.get("checkpoint_ns") or "")
+        self.below = below
+        """The task whose thread it is kept on, in a namespace of its own; None for a run with a thread of its own."""
+        self.stops = stops
+        self.passed = False
+        """Whether the first step goes on from a stop."""
+        self.interrupts: tuple[Interrupt, ...] = ()
+        """The questions it waits for."""
         self.metadata = _metadata_of(config)
         """What is told with tokens and tasks: the caller's metadata, and which thread it is."""
         self.tokens = feed is not None and feed.wants(MessageChunk, path)
@@ -134,7 +149,7 @@ class Run:
         self.ran: list[str] = [START]
         """The nodes of the step before."""
         self.begun = False
-        self._first_step = 0
+        self.first_step = 0
         limit = config.get("recursion_limit")
         self._step_limit = graph.recursion_limit if limit is None else limit
         _check_count("max_concurrency", config.get("max_concurrency"))
@@ -166,20 +181,25 @@ class Run:
 
     async def _loop(self, given: Any) -> dict[str, Any]:
         try:
-            await self._begin(given)
+            await begin(self, given)
             while True:
-                if self.step - self._first_step >= self._step_limit:
+                if self.step - self.first_step >= self._step_limit:
                     raise out_of_steps(self._step_limit)
                 if not self.tasks:
                     break
-                await self.superstep()
-            if self.mend(self.graph.repair):
+                if self.stops is None:
+                    await self.superstep()
+                else:
+                    await self._stopping(self.stops)
+            if mend(self, self.graph.repair):
                 self.step += 1
-                saved = await self.save("loop")
+                saved = await save(self, "loop")
                 if self.feed is not None:
                     await tell_step(self, saved, changed=True)
             if self.durability == "exit":
-                await self.save("loop", at_exit=True)
+                await save(self, "loop", at_exit=True)
+        except GraphInterrupt as asked:
+            return await self.pause(asked.interrupts)
         except BaseException as error:
             await leave(self, error)
             raise
@@ -192,21 +212,37 @@ class Run:
     async def superstep(self) -> None:
         self.port.check()
         due = self.tasks
-        todo = due if len(due) == 1 and not due[0].done else [task for task in due if not task.done]
+        todo = [task for task in due if not (task.done or task.waits)]
         if self.feed is not None and self.wants(TaskStarted):
             for task in todo:
                 tell_start(self, task)
             await self.port.pause()
-        if len(todo) == 1:
-            await self.perform(todo[0])
-        elif todo:
-            limit = self.config.get("max_concurrency")
-            outcomes = await self.port.gather([self.perform(task) for task in todo], limit)
-            _raise_first(outcomes)
+        if len(due) == 1 and todo:
+            await self.perform(due[0])
+        else:
+            await self._together(todo)
+            if not all(task.done for task in due):
+                raise GraphInterrupt(tuple(asked for task in due for asked in task.interrupts))
         await self.commit(due)
-        saved = await self.save("loop") if self.saver is not None else None
+        saved = await save(self, "loop") if self.saver is not None else None
         if self.feed is not None:
             await tell_step(self, saved, changed=any(task.writes for task in due))
+
+    async def _stopping(self, stops: Stops) -> None:
+        """A step with a stop before or after it, unless it is the one that the run goes on from."""
+        due = [task.name for task in self.tasks if not task.done]
+        passed, self.passed = self.passed, False
+        if not passed and stops.before(due):
+            raise GraphInterrupt(())
+        await self.superstep()
+        if self.tasks and stops.after(due):
+            raise GraphInterrupt(())
+
+    async def _together(self, todo: Sequence[Task]) -> None:
+        """Run the tasks of a step at the same time. Questions wait until all of them have ended; errors go first."""
+        if todo:
+            limit = self.config.get("max_concurrency")
+            raise_first(await self.port.gather([self.perform(task) for task in todo], limit))
 
     async def perform(self, task: Task) -> None:
         """Run one task to its end and keep what it wrote."""
@@ -220,28 +256,45 @@ class Run:
                 task.update, task.writes = answer or None, list(answer.items())
             else:
                 task.update, task.writes, task.goto = writes_of(answer, task.name)
-        except Exception as error:
-            if self.saver is not None:
-                await self._save_writes(task, [(ERROR_KEY, repr(error))])
+        except GraphInterrupt as asked:
+            task.interrupts = asked.interrupts
+            await save_task(self, task, paused_form(task.interrupts, task.answers))
             if self.wants(TaskFinished):
-                tell_end(self, task, repr(error))
+                tell_end(self, task, None)
+            raise
+        except Misuse as misuse:
+            await self._failed(task, misuse.error)
+            raise misuse.error from None
+        except Exception as error:
+            await self._failed(task, error)
             raise
         if self.feed is not None:
             name_messages(self, task)
         task.done = True
         if self.saver is not None:
-            await self._save_writes(task, saved_form(task.writes, task.goto))
+            await save_task(self, task, saved_form(task.writes, task.goto))
         if self.feed is not None:
             tell_messages(self, task)
             if self.wants(TaskFinished):
                 tell_end(self, task, None)
             await self.port.pause()
 
+    async def _failed(self, task: Task, error: Exception) -> None:
+        if self.saver is not None:
+            if isinstance(error, InvalidAnswerError) and task.answered:
+                kept = reopened_form(task.interrupts, task.answers, task.answered)
+            else:
+                kept = failed_form(repr(error), task.answers)
+            await save_task(self, task, kept)
+        if self.wants(TaskFinished):
+            tell_end(self, task, repr(error))
+
     async def _retried(self, task: Task) -> Any:
         """A node that may be tried again, or whose run somebody hears of."""
         attempts = 0
         while True:
             attempts += 1
+            task.begin()
             heard = callbacks_of(self.config)
             try:
                 if heard is not None:
@@ -315,207 +368,25 @@ class Run:
         given = dict(self.state) if arg is NO_ARG else arg
         return Task(self, node, task_id, path, arg, given, self.step + 1)
 
-    # ---- beginning and leaving
-
-    async def open(self) -> tuple[Record | None, Record | None]:
-        """Read the thread: its head, and the checkpoint to go on from, which becomes the state of this run."""
-        head = record = await self.load(None)
-        wanted = self.checkpoint_id
-        if wanted is not None and (head is None or head.id != wanted):
-            record = await self.load(wanted)
-            if record is None:
-                raise UsageError(
-                    f"Thread {self.thread_id!r} has no checkpoint {wanted!r}; see agent.get_state_history(config)."
-                )
-        if record is not None:
-            self.take(record)
-        return head, record
-
-    async def _begin(self, given: Any) -> None:
-        head, record = await self.open()
-        command = cast("Command[Any]", given) if isinstance(given, Command) else None
-        resumes = given is None or command is not None
-        # Before the claim: a wrong call must not take the thread from the run that has it.
-        writes = self._check_resume(record, command) if resumes else self._input_writes(given)
-        if self.saver is not None:
-            self.claim = await self.ask(self.saver.claim, self.thread_id, head, self.run_id)
-        if self.wants(RunStarted):
-            self.emit(RunStarted, self.run_id, self.thread_id, given)
-        if record is not None and resumes:
-            saved = await self._resume(record, is_head=record is head, command=command)
+    async def pause(self, interrupts: tuple[Interrupt, ...]) -> dict[str, Any]:
+        """Stop until the caller answers; the step stays open. A run below another one pauses that one too."""
+        if self.durability == "exit":
+            await save(self, "loop", at_exit=True)
         else:
-            saved = await self._start(record, writes, is_head=record is head)
-        self._first_step = self.step
-        self.begun = True
-        if self.tokens and self.feed is not None:
-            for key in self.graph.message_keys:
-                self.feed.skip(self.state.get(key, ()), self.path)
-        if self.feed is not None:
-            await tell_step(self, saved, changed=True)
+            await keep_account(self)
+        self.interrupts, self.stop_reason = interrupts, "interrupted"
+        if self.wants(RunInterrupted):
+            self.emit(RunInterrupted, self.step, self.public(self.state), interrupts)
+            await self.port.pause()
+        if self.below is not None:
+            raise GraphInterrupt(interrupts)
+        return self.public(self.state)
 
-    def take(self, record: Record | None) -> None:
-        """Make what is saved the state of this run; None is a fresh thread."""
-        if record is None:
-            self.state = self.graph.empty_state()
-            self.unsaved = set(self.state)
-            self.step = -2
-            return
-        self.state = dict(record.values)
-        self.ran = self.state.pop(RAN_KEY, self.ran)
-        self.arrived = self.state.pop(JOINS_KEY, self.arrived)
-        self.step = record.step
-        self.checkpoint_id, self.parent_checkpoint_id = record.id, record.parent_id
-
-    def settle(self, record: Record) -> None:
-        """Take in what tasks of the saved step have written, because that step will not be finished."""
-        ended = ended_in(record).values()
-        self.state, changed = joined(self.graph.channels, self.state, [(task.name, task.writes) for task in ended])
-        self.unsaved |= changed
-
-    async def _start(self, record: Record | None, writes: list[tuple[str, Any]], *, is_head: bool) -> Record | None:
-        """New input: on a fresh thread, or as the next turn of one that has ended or broken off."""
-        if record is None:
-            self.take(None)
-        else:
-            if is_head:
-                self.settle(record)
-            self.mend(self.graph.repair)
-            self.mend(self.graph.renew)
-        start = self.make_task(self.graph.start, (START,), NO_ARG)
-        start.writes, start.done = writes, True
-        self.tasks = [start]
-        self.step += 1
-        tell_checkpoint(self, await self.save("input"))
-        await self.commit([start])
-        self.mend(self.graph.repair)
-        return await self.save("loop")
-
-    def _input_writes(self, given: Any) -> list[tuple[str, Any]]:
-        keys = self.graph.input_keys
-        return [(key, value) for key, value in self.graph.check_input(given, self.state).items() if key in keys]
-
-    def _check_resume(self, record: Record | None, command: Command[Any] | None) -> list[tuple[str, Any]]:
-        """Raise for a call without input that there is nothing to do for; it writes nothing."""
-        if record is None:
-            raise EmptyInputError(self.graph.nothing_to_resume(has_saver=self.saver is not None))
-        if command is not None and command.resume is not None:
-            raise UsageError(
-                f"Command(resume=…) answers a paused run, and thread {self.thread_id!r} is not paused. "
-                "Go on with invoke(None, config), or give a new input."
-            )
-        return []
-
-    async def _resume(self, record: Record, *, is_head: bool, command: Command[Any] | None) -> Record | None:
-        """No input: go on where the thread stopped, running only what has not ended."""
-        if command is not None and command.goto and is_head:
-            self.settle(record)
-        self.revive(record, is_head=is_head)
-        if command is not None:
-            return await self._redirect(command)
-        if is_head:
+    def account(self) -> Any:
+        """What has to be known to go on with this run: how it stands, and what it has spent. None once it is over."""
+        if not self.tasks and self.below is None:
             return None
-        self.step += 1
-        return await self.save("fork")
-
-    def revive(self, record: Record, *, is_head: bool) -> None:
-        """Plan the saved step again. At the head, tasks that had ended stay so; of an old step, only its input does."""
-        ended = ended_in(record)
-        self.tasks = []
-        for pending in record.pending:
-            node = self.graph.start if pending.name == START else self.graph.nodes.get(pending.name)
-            if node is None:
-                names = ", ".join(map(repr, self.graph.nodes))
-                raise UsageError(
-                    f"Thread {self.thread_id!r} waits for node {pending.name!r}, which this graph does not have (it "
-                    f"has {names}). Go on with the graph that made it, or say what runs next: "
-                    "update_state(…, as_node=…)."
-                )
-            task = self.make_task(node, pending.path, pending.arg, pending.id if is_head else None)
-            if pending.id in ended and (is_head or pending.name == START):
-                task.done, (_, task.writes, task.goto) = True, ended[pending.id]
-            self.tasks.append(task)
-
-    async def _redirect(self, command: Command[Any]) -> Record | None:
-        """The caller changes the state, or where the thread goes on, from outside."""
-        task = self.make_task(from_outside(), (START,), NO_ARG)
-        _, task.writes, task.goto = writes_of(command, START)
-        kept = self.tasks
-        await self.commit([task])
-        if not command.goto:
-            self.tasks = kept
-            for task in kept:
-                if task.arg is NO_ARG:
-                    task.input = dict(self.state)
-        return await self.save("update")
-
-    def mend(self, repair: Any) -> bool:
-        """Mend what a broken-off run or another program left in the state; whether anything had to be."""
-        mended: dict[str, Any] = {} if repair is None else repair(self.state)
-        if mended:
-            self.state = {**self.state, **mended}
-            self.unsaved |= mended.keys()
-            for task in self.tasks:
-                if task.arg is NO_ARG:
-                    task.input = dict(self.state)
-        return bool(mended)
-
-    # ---- the saver
-
-    async def ask(self, method: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call a saver. One that never waits is called at once, others the way the world can."""
-        if cast("BaseCheckpointSaver", self.saver).instant:
-            return method(*args, **kwargs)
-        return await self.port.call(method, *args, is_async=False, **kwargs)
-
-    async def load(self, checkpoint_id: str | None) -> Record | None:
-        if self.saver is None:
-            return None
-        return cast("Record | None", await self.ask(self.saver.load, self.thread_id, self.namespace, checkpoint_id))
-
-    async def _save_writes(self, task: Task, writes: Sequence[tuple[str, Any]]) -> None:
-        if self.saver is not None and self.durability != "exit" and self.checkpoint_id is not None:
-            place = (self.thread_id, self.namespace, self.checkpoint_id, task.id)
-            await self.ask(self.saver.save_writes, *place, writes, claim=self.claim)
-
-    async def save(self, source: str, *, at_exit: bool = False) -> Record | None:
-        """Write a checkpoint of the state as it is now, with what is due next."""
-        if self.saver is None or (self.durability == "exit" and not at_exit):
-            return None
-        channels = self.graph.channels
-        values = {key: value for key, value in self.state.items() if key not in channels or not channels[key].ephemeral}
-        values[RAN_KEY] = self.ran
-        self.unsaved.add(RAN_KEY)
-        if self.graph.joins:
-            values[JOINS_KEY] = self.arrived
-            self.unsaved.add(JOINS_KEY)
-        record = Record(
-            id=new_ordered_id(),
-            parent_id=self.checkpoint_id,
-            thread_id=cast(str, self.thread_id),
-            ns=self.namespace,
-            step=self.step,
-            source=source,
-            metadata=self.metadata_saved(),
-            created_at=datetime.fromtimestamp(self.port.now(), UTC).isoformat(),
-            values=values,
-            pending=tuple(Pending(task.id, task.name, task.path, task.arg) for task in self.tasks),
-            writes=[(t.id, *write) for t in self.tasks if t.done for write in saved_form(t.writes, t.goto)],
-        )
-        await self.ask(self.saver.save, record, self.unsaved, claim=self.claim)
-        self.unsaved = set()
-        self.parent_checkpoint_id, self.checkpoint_id = self.checkpoint_id, record.id
-        return record
-
-    def metadata_saved(self) -> dict[str, Any]:
-        """What of the config is kept with a checkpoint: the metadata, and plain values of the caller's own keys."""
-        configurable = self.config.get("configurable") or {}
-        own = {
-            key: value
-            for key, value in configurable.items()
-            if isinstance(value, (str, int, float, bool)) and not key.startswith("__")
-        }
-        kept = {**own, **(self.config.get("metadata") or {})}
-        return {key: value for key, value in kept.items() if key not in _OWN_KEYS}
+        return [self.stop_reason, self.said, None if self.budget is None else self.budget.snapshot()]
 
     # ---- the state as others see it
 
@@ -554,9 +425,9 @@ def _policy_for(policies: Sequence[RetryPolicy], error: Exception, attempts: int
     return next((policy for policy in policies if policy.allows(error, attempts)), None)
 
 
-def _raise_first(outcomes: Sequence[Any]) -> None:
-    """Raise what ended the step: control flow before errors, earlier tasks before later ones."""
-    errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+def raise_first(outcomes: Sequence[Any]) -> None:
+    """Raise what ended the step: a cancellation before errors, earlier tasks before later ones. Questions end none."""
+    errors = [one for one in outcomes if isinstance(one, BaseException) and not isinstance(one, GraphInterrupt)]
     for error in errors:
         if not isinstance(error, Exception):
             raise error

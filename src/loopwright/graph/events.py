@@ -106,7 +106,6 @@ class StepCommitted(Event, frozen=True, tag="step_committed"):
     """The state's public part; never changed afterwards."""
     changed: bool
     """Whether the step wrote anything at all."""
-    interrupts: tuple[Any, ...]
 
 
 class DueTask(Struct, frozen=True):
@@ -135,7 +134,11 @@ class LimitReached(Event, frozen=True, tag="limit_reached"):
 
 
 class RunInterrupted(Event, frozen=True, tag="run_interrupted"):
+    step: int
+    values: dict[str, Any]
+    """The public part of the state that the open step began with."""
     interrupts: tuple[Any, ...]
+    """All questions of the step; empty where the caller has asked for the stop."""
 
 
 class RunFinished(Event, frozen=True, tag="run_finished"):

@@ -10,7 +10,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from loopwright.errors import GraphRecursionError, InvalidUpdateError, LoopwrightError, ParentCommand
+from loopwright.graph.keeping import keep_account, save
 from loopwright.graph.saved import joined
+from loopwright.graph.starting import mend
 
 if TYPE_CHECKING:
     from loopwright.graph.engine import Run
@@ -32,22 +34,25 @@ async def leave(run: Run, error: BaseException) -> None:
     done = [(task.name, task.writes) for task in run.tasks if task.done]
     state, changed = joined(run.graph.channels, before, done)
     if isinstance(error, Exception):
+        if run.begun:
+            with suppress(Exception):  # the saver may be what has failed
+                await keep_account(run)
         if isinstance(error, LoopwrightError) or not hasattr(error, "state"):
             mended = repair(state) if repair else {}
             with suppress(Exception):  # an exception class of the user's may refuse attributes
                 error.state = run.public({**state, **mended})  # type: ignore[attr-defined]
     elif run.saver is not None and repair is not None:
         run.state = state
-        if run.mend(repair):
+        if mend(run, repair):
             run.unsaved |= changed
             run.tasks = []
             run.step += 1
-            await run.save("loop", at_exit=True)
+            await save(run, "loop", at_exit=True)
             return
         run.state = before
     if run.durability == "exit" and run.begun:
         try:
-            await run.save("loop", at_exit=True)
+            await save(run, "loop", at_exit=True)
         except Exception as failure:  # noqa: BLE001 - what ended the run is what its caller has to know
             error.add_note(f"The state could not be saved: {failure!r}")
 

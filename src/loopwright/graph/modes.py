@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from threading import RLock
 from typing import Any, Final, cast
 
+from msgspec import structs
+
 from loopwright.drive.outbox import Outbox
 from loopwright.errors import UsageError
 from loopwright.graph.events import (
@@ -41,15 +43,21 @@ _View = Callable[[Any], Any]
 
 
 def _values(event: StepCommitted) -> Any:
-    if event.interrupts:
-        return {**event.values, "__interrupt__": event.interrupts}
     return event.values if event.changed else SKIP
 
 
+def _paused_values(event: RunInterrupted) -> Any:
+    return {**event.values, "__interrupt__": event.interrupts} if event.interrupts else SKIP
+
+
 def _update(event: TaskFinished) -> Any:
-    if event.error is not None:
+    if event.error is not None or event.interrupts:
         return SKIP
-    return UpdateChunk({"__interrupt__": event.interrupts} if event.interrupts else {event.name: event.update})
+    return UpdateChunk({event.name: event.update})
+
+
+def _paused_update(event: RunInterrupted) -> Any:
+    return UpdateChunk({"__interrupt__": event.interrupts})
 
 
 def _task(event: TaskStarted) -> dict[str, Any]:
@@ -68,7 +76,7 @@ def _task_result(event: TaskFinished) -> dict[str, Any]:
         "name": event.name,
         "error": event.error,
         "result": event.update or {},
-        "interrupts": list(event.interrupts),
+        "interrupts": [structs.asdict(asked) for asked in event.interrupts],
     }
 
 
@@ -112,8 +120,8 @@ _ALL: Final = (
 )
 
 MODES: Final[dict[str, dict[type[Event], _View]]] = {
-    "values": {StepCommitted: _values},
-    "updates": {TaskFinished: _update},
+    "values": {StepCommitted: _values, RunInterrupted: _paused_values},
+    "updates": {TaskFinished: _update, RunInterrupted: _paused_update},
     "messages": {
         MessageChunk: lambda event: TokenPair((event.chunk, event.metadata)),
         MessageAdded: lambda event: TokenPair((event.message, event.metadata)),
@@ -345,7 +353,7 @@ def _printer(mode: str) -> Callable[[Event, Any], None]:
 def _part(mode: str, event: Event, chunk: Any) -> dict[str, Any]:
     part: dict[str, Any] = {"type": mode, "ns": event.path, "data": chunk}
     if mode == "values":
-        part["interrupts"] = event.interrupts if isinstance(event, StepCommitted) else ()
+        part["interrupts"] = event.interrupts if isinstance(event, RunInterrupted) else ()
     return part
 
 

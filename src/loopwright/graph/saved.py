@@ -1,60 +1,132 @@
 """What a saver holds of a step that is not committed yet, beside the state itself.
 
-A checkpoint names the tasks that are due. Each of them, when it ends, adds what it wrote and where it said to go; that
-it has ended shows by its having written anything at all.
+A checkpoint names the tasks that are due. Each of them, when it stops, adds what came of it: what it wrote and where it
+said to go, or the words of its error, or the questions it waits for with the answers it has had. A task that has added
+none of the latter has ended, and never runs again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
+
+from msgspec import Struct
 
 from loopwright.checkpoint.record import Record
 from loopwright.graph.state import Channel, fold
-from loopwright.graph.types import Send
+from loopwright.graph.types import Interrupt, Send
 
-__all__ = ["ERROR_KEY", "GOTO_KEY", "JOINS_KEY", "RAN_KEY", "Ended", "ended_in", "errors_in", "joined", "saved_form"]
+__all__ = [
+    "ACCOUNT_KEY",
+    "ERROR_KEY",
+    "GOTO_KEY",
+    "INTERRUPT_KEY",
+    "JOINS_KEY",
+    "RAN_KEY",
+    "RESUME_KEY",
+    "RUN_ID",
+    "Progress",
+    "account_in",
+    "failed_form",
+    "joined",
+    "open_in",
+    "paused_form",
+    "progress_in",
+    "reopened_form",
+    "saved_form",
+]
 
 GOTO_KEY = "__goto__"
 """In a task's saved writes: where its `Command` said to go."""
 ERROR_KEY = "__error__"
 """In a task's saved writes: the words of the error that ended it."""
+INTERRUPT_KEY = "__interrupt__"
+"""In a task's saved writes: the questions it waits for."""
+RESUME_KEY = "__resume__"
+"""In a task's saved writes: the answers it has had, by the id of the question."""
+RUN_ID = "__run__"
+"""In the place of a task's id: what the run as a whole has to keep of an unfinished step."""
+ACCOUNT_KEY = "__account__"
+"""What a run had spent when it paused."""
 JOINS_KEY = "__joins__"
 """Beside the saved state: which tasks a node that waits for several has seen end."""
 RAN_KEY = "__ran__"
 """Beside the saved state: the nodes that ran in the step before, so that `update_state` knows whose word it speaks."""
 
 
-class Ended(NamedTuple):
-    """A task that has ended, in a step that has not."""
+class Progress(Struct):
+    """How far a task of an unfinished step has come."""
 
     name: str
-    writes: list[tuple[str, Any]]
-    goto: Sequence[str | Send]
+    ended: bool = False
+    writes: list[tuple[str, Any]] = []
+    goto: Sequence[str | Send] = ()
+    error: str | None = None
+    interrupts: tuple[Interrupt, ...] = ()
+    answers: dict[str, Any] = {}
+
+
+def failed_form(words: str, answers: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """What is kept of a task that an error has ended: tried again, it has its answers still."""
+    kept: list[tuple[str, Any]] = [(ERROR_KEY, words)]
+    return [*kept, (RESUME_KEY, dict(answers))] if answers else kept
 
 
 def saved_form(writes: Sequence[tuple[str, Any]], goto: Sequence[str | Send]) -> list[tuple[str, Any]]:
-    """A task's writes as they are saved, never empty."""
+    """What is kept of a task that has ended, never empty."""
     return [*writes, (GOTO_KEY, list(goto))] if goto or not writes else list(writes)
 
 
-def ended_in(record: Record) -> dict[str, Ended]:
-    """The tasks of a checkpoint's step that have ended, by id, in the order they were planned."""
+def paused_form(interrupts: Sequence[Interrupt], answers: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """What is kept of a task that waits for answers, or has had some."""
+    kept: list[tuple[str, Any]] = [(INTERRUPT_KEY, list(interrupts))]
+    return [*kept, (RESUME_KEY, dict(answers))] if answers else kept
+
+
+def reopened_form(
+    interrupts: Sequence[Interrupt], answers: Mapping[str, Any], answered: Sequence[Interrupt]
+) -> list[tuple[str, Any]]:
+    """What is kept of a task that could not take the answers it was given: it asks them once more."""
+    wrong = {asked.id for asked in answered}
+    return paused_form([*answered, *interrupts], {id: answer for id, answer in answers.items() if id not in wrong})
+
+
+def progress_in(record: Record) -> dict[str, Progress]:
+    """How far the tasks of a checkpoint's step have come, by id, in the order they were planned."""
     written: dict[str, list[tuple[str, Any]]] = {}
     for task_id, key, value in record.writes:
         written.setdefault(task_id, []).append((key, value))
-    ended: dict[str, Ended] = {}
-    for task in record.pending:
-        writes = written.get(task.id)
-        if writes is not None and all(key != ERROR_KEY for key, _ in writes):
-            goto = cast("Sequence[str | Send]", next((value for key, value in writes if key == GOTO_KEY), ()))
-            ended[task.id] = Ended(task.name, [write for write in writes if write[0] != GOTO_KEY], goto)
-    return ended
+    return {task.id: _progress(task.name, written.get(task.id, ())) for task in record.pending}
 
 
-def errors_in(record: Record) -> dict[str, str]:
-    """The words of the errors that ended tasks of a checkpoint's step, by task id."""
-    return {task_id: value for task_id, key, value in record.writes if key == ERROR_KEY}
+def _progress(name: str, writes: Sequence[tuple[str, Any]]) -> Progress:
+    special = {key: value for key, value in writes if key in _SPECIAL}
+    if not special.keys() & _UNFINISHED:
+        goto = cast("Sequence[str | Send]", special.get(GOTO_KEY, ()))
+        return Progress(name, bool(writes), [write for write in writes if write[0] != GOTO_KEY], goto)
+    return Progress(
+        name,
+        error=special.get(ERROR_KEY),
+        interrupts=tuple(special.get(INTERRUPT_KEY, ())),
+        answers=dict(special.get(RESUME_KEY, {})),
+    )
+
+
+_UNFINISHED = frozenset({ERROR_KEY, INTERRUPT_KEY, RESUME_KEY})
+_SPECIAL = _UNFINISHED | {GOTO_KEY}
+
+
+def open_in(record: Record) -> list[Interrupt]:
+    """The questions that a thread waits for, in the order of its tasks."""
+    return [interrupt for task in progress_in(record).values() for interrupt in task.interrupts]
+
+
+def account_in(record: Record) -> tuple[Any, bool]:
+    """What the run had spent, and whether that of the unfinished step is in it; None where nothing was kept."""
+    for task_id, key, value in record.writes:
+        if task_id == RUN_ID and key == ACCOUNT_KEY:
+            return value, True
+    return record.account, False
 
 
 def joined(

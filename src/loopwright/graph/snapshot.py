@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from loopwright.checkpoint.base import BaseCheckpointSaver, Record, require_thread_id
+from loopwright.checkpoint.base import BaseCheckpointSaver, Pending, Record, require_thread_id
 from loopwright.errors import InvalidUpdateError, UsageError
 from loopwright.graph.engine import Run
+from loopwright.graph.keeping import ask, save
 from loopwright.graph.nodes import Node, from_outside
-from loopwright.graph.saved import ended_in, errors_in, joined
+from loopwright.graph.saved import JOINS_KEY, RAN_KEY, joined, progress_in
+from loopwright.graph.starting import open_thread, revive, settle, take
 from loopwright.graph.types import END, START, PregelTask, StateSnapshot
 from loopwright.graph.writes import writes_of
 from loopwright.scope import ConfigLike, RunnableConfig, merge_configs
@@ -21,14 +23,18 @@ if TYPE_CHECKING:
 __all__ = ["get_state", "get_state_history", "update_state"]
 
 
-def get_state(graph: CompiledStateGraph, config: ConfigLike) -> StateSnapshot:
-    """The thread at its head, or at the checkpoint that `config` names; an empty snapshot where there is none."""
+def get_state(graph: CompiledStateGraph, config: ConfigLike, *, subgraphs: bool = False) -> StateSnapshot:
+    """The thread at its head, or at the checkpoint that `config` names; an empty snapshot where there is none.
+
+    With `subgraphs` the tasks of an unfinished step show the runs they have begun, in `task.state`.
+    """
     saver, config = _saver_of(graph, config)
     place = config.get("configurable") or {}
     record = saver.load(place["thread_id"], place.get("checkpoint_ns", ""), place.get("checkpoint_id"))
     if record is None:
         return StateSnapshot({}, (), config, None, None, None, (), ())
-    return _snapshot(graph, record, is_now="checkpoint_id" not in place)
+    known = graph if not record.ns else None
+    return _snapshot(known, record, is_now="checkpoint_id" not in place, saver=saver if subgraphs else None)
 
 
 def get_state_history(
@@ -61,32 +67,46 @@ def _saver_of(graph: CompiledStateGraph, config: ConfigLike) -> tuple[BaseCheckp
     return saver, merged
 
 
-def _snapshot(graph: CompiledStateGraph, record: Record, *, is_now: bool) -> StateSnapshot:
-    """A record as callers read it. Of a thread's present state, what the unfinished step has written is a part."""
-    ended, errors = ended_in(record), errors_in(record)
-    values = record.values
-    if is_now:
-        values, _ = joined(graph.channels, values, [(task.name, task.writes) for task in ended.values()])
+def _snapshot(graph: CompiledStateGraph | None, record: Record, *, is_now: bool, saver: Any = None) -> StateSnapshot:
+    """A record as callers read it. Of a thread's present state, what the unfinished step has written is a part.
+
+    `graph` is None for a run below, whose own graph is not at hand; with `saver` such runs are shown in their tasks.
+    """
+    progress = progress_in(record)
+    values, channels = record.values, {} if graph is None else graph.channels
+    if is_now and channels:
+        ended = [(task.name, task.writes) for task in progress.values() if task.ended]
+        values, _ = joined(channels, values, ended)
     tasks = tuple(
         PregelTask(
             pending.id,
             pending.name,
             pending.path,
-            error=errors.get(pending.id),
-            result=dict(ended[pending.id].writes) if pending.id in ended else None,
+            error=progress[pending.id].error,
+            interrupts=progress[pending.id].interrupts,
+            state=None if saver is None or progress[pending.id].ended else _below(saver, record, pending),
+            result=dict(progress[pending.id].writes) if progress[pending.id].ended else None,
         )
         for pending in record.pending
     )
+    shown = channels or [key for key in values if key not in (RAN_KEY, JOINS_KEY)]
     return StateSnapshot(
-        values={key: values[key] for key in graph.channels if key in values},
-        next=tuple(pending.name for pending in record.pending if not is_now or pending.id not in ended),
+        values={key: values[key] for key in shown if key in values},
+        next=tuple(pending.name for pending in record.pending if not is_now or not progress[pending.id].ended),
         config=_config(record, record.id),
         metadata=record.describe(),
         created_at=record.created_at,
         parent_config=None if record.parent_id is None else _config(record, record.parent_id),
         tasks=tasks,
-        interrupts=(),
+        interrupts=tuple(asked for task in tasks for asked in task.interrupts),
     )
+
+
+def _below(saver: BaseCheckpointSaver, record: Record, pending: Pending) -> StateSnapshot | None:
+    """The run that a task of an unfinished step has begun, None if there is none."""
+    place = f"{pending.name}:{pending.id}"
+    nested = saver.load(record.thread_id, f"{record.ns}|{place}" if record.ns else place)
+    return None if nested is None else _snapshot(None, nested, is_now=True, saver=saver)
 
 
 def _config(record: Record, checkpoint_id: str) -> RunnableConfig:
@@ -100,25 +120,25 @@ async def update_state(
     """Save a checkpoint in which node `as_node` has returned `values`; returns the config that reads it."""
     saver, merged = _saver_of(graph, config)
     run = Run(graph, port, merged, saver=saver, run_id=port.new_id())
-    head, record = await run.open()
+    head, record = await open_thread(run)
     if record is None:
-        run.take(None)
+        take(run, None)
         run.step += 1  # no input comes before it
     if values is None and as_node is None:
         if record is not None:
-            run.revive(record, is_head=record is head)
+            revive(run, record, is_head=record is head)
         run.step += 1
-        run.claim = await run.ask(saver.claim, run.thread_id, head, run.run_id)
-        await run.save("fork")
+        run.claim = await ask(run, "claim", run.thread_id, head, run.run_id)
+        await save(run, "fork")
         return _saved(run)
     if record is not None and record is head:
-        run.settle(record)
+        settle(run, record)
     node = _speaker(graph, run.ran, as_node)
     task = run.make_task(node, (node.name,), None)
     _, task.writes, task.goto = writes_of(values, node.name)
-    run.claim = await run.ask(saver.claim, run.thread_id, head, run.run_id)
+    run.claim = await ask(run, "claim", run.thread_id, head, run.run_id)
     await run.commit([task])
-    await run.save("update")
+    await save(run, "update")
     return _saved(run)
 
 

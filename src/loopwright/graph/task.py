@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from loopwright.checkpoint.record import NO_ARG
+from loopwright.errors import GraphInterrupt, Misuse, UsageError
+from loopwright.graph.answering import MISSING, asking_call, question_id
 from loopwright.graph.events import CustomEmitted, MessageAdded, MessageChunk
 from loopwright.graph.runtime import Runtime
-from loopwright.graph.types import TAG_NOSTREAM, Send
+from loopwright.graph.types import TAG_NOSTREAM, Interrupt, Send
 from loopwright.scope import RunnableConfig, StreamWriter, current_scope, merge_configs, whole_config
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from loopwright.graph.nodes import Node
     from loopwright.port import Port
 
-__all__ = ["Task", "get_config", "get_store", "get_stream_writer"]
+__all__ = ["Task", "get_config", "get_store", "get_stream_writer", "no_saver"]
 
 
 class Task:
@@ -33,6 +35,17 @@ class Task:
     """What the node returned, as a dict; for readers."""
     writes: Sequence[tuple[str, Any]] = ()
     goto: Sequence[str | Send] = ()
+    interrupts: tuple[Interrupt, ...] = ()
+    """The questions it has asked and has no answer to."""
+    answers: Mapping[str, Any] = {}
+    """The answers it has had, by the id of the question."""
+    answered: tuple[Interrupt, ...] = ()
+    """The questions that the call of this run has brought an answer to."""
+    waits = False
+    """Whether it has asked before this run, and nothing was answered: it has no reason to run."""
+    nested = 0
+    """How many runs have begun in it."""
+    _asked: dict[str, int] | None = None
     _metadata: dict[str, Any] | None = None
     _runtime: Runtime[Any] | None = None
 
@@ -55,6 +68,31 @@ class Task:
         if self._id is None:
             self._id = self.run.port.new_id()
         return self._id
+
+    def begin(self) -> None:
+        """Run it once more from its first line: it asks and calls in the same order again."""
+        self._asked, self.nested = None, 0
+
+    def ask(self, values: Sequence[Any], response_schema: Any = None) -> list[Any]:
+        """The answers to questions that code in this task asks. Raises `GraphInterrupt` while one is missing."""
+        if self.run.saver is None:
+            raise Misuse(UsageError(no_saver("interrupt()")))
+        asked, call = self._asked or {}, asking_call.get()
+        number = asked.get(call, 0)
+        self._asked = {**asked, call: number + len(values)}
+        ids = [question_id(self.id, call, number + at) for at in range(len(values))]
+        answers = [self.answer_to(id) for id in ids]
+        waiting = [at for at, answer in enumerate(answers) if answer is MISSING]
+        if waiting:
+            raise GraphInterrupt(tuple(Interrupt(values[at], ids[at], response_schema) for at in waiting))
+        return answers
+
+    def answer_to(self, question: str) -> Any:
+        """The answer that this task, or one above it, has had; `MISSING` if there is none."""
+        if question in self.answers:
+            return self.answers[question]
+        above = self.run.below
+        return MISSING if above is None else above.answer_to(question)
 
     @property
     def port(self) -> Port:
@@ -165,6 +203,14 @@ class Task:
             show(chunk)
 
         return tell
+
+
+def no_saver(what: str) -> str:
+    """The words for something that pauses a run, where nothing keeps it."""
+    return (
+        f"{what} needs a checkpointer, which keeps the run until it is answered. Make the graph with one: "
+        "create_agent(..., checkpointer=InMemorySaver()), or builder.compile(checkpointer=InMemorySaver())."
+    )
 
 
 def _write_nowhere(value: Any, /) -> None:

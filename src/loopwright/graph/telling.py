@@ -36,7 +36,7 @@ def tell_end(run: Run, task: Task, error: str | None) -> None:
     update, known = task.update, run.graph.channels
     if any(key not in known for key, _ in task.writes):
         update = told_of([(key, value) for key, value in task.writes if key in known])
-    run.emit(TaskFinished, task.step, task.id, task.name, update, error, (), run.port.now())
+    run.emit(TaskFinished, task.step, task.id, task.name, update, error, task.interrupts, run.port.now())
 
 
 def tell_messages(run: Run, task: Task) -> None:
@@ -69,7 +69,7 @@ def name_messages(run: Run, task: Task) -> None:
 async def tell_step(run: Run, saved: Record | None, *, changed: bool) -> None:
     """A step is reported when it is on record, not before."""
     if run.wants(StepCommitted):
-        run.emit(StepCommitted, run.step, run.public(run.state), changed, ())
+        run.emit(StepCommitted, run.step, run.public(run.state), changed)
     tell_checkpoint(run, saved)
     await run.port.pause()
 

@@ -90,6 +90,8 @@ class Interrupt(Struct, frozen=True):
 
     value: Any
     id: str = ""
+    response_schema: Any = None
+    """A JSON schema of the answer that is expected, if the question has one."""
 
 
 class Overwrite(Struct, frozen=True):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from loopwright.callbacks import CallbackRun, callbacks_of
 from loopwright.drive.steps import InContext
-from loopwright.errors import ToolInvocationError, UsageError
+from loopwright.errors import InvalidAnswerError, ToolInvocationError, UsageError
 from loopwright.ids import new_id
 from loopwright.messages import ToolMessage
 from loopwright.scope import RunnableConfig, merge_configs
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from loopwright.port import Port
     from loopwright.tools.base import BaseTool
 
-__all__ = ["Plan", "call_tool", "failed", "invalid_call_message", "invoke_tool", "unknown_tool_message"]
+__all__ = ["Plan", "call_tool", "failed", "invalid_call_message", "invoke_tool", "unknown_tool_message", "why_unfit"]
 
 _MakeRuntime = Callable[[], ToolRuntime[Any, Any]]
 
@@ -123,6 +123,15 @@ def _checked(tool: BaseTool, plan: Plan, args: Any, values: Mapping[str, Any] | 
         raise misfit(error, args, tool) from error
 
 
+def why_unfit(tool: BaseTool, args: Any) -> str | None:
+    """Why arguments do not fit a tool, in the words a model would get; None if they do."""
+    try:
+        _checked(tool, tool.plan, args)
+    except ToolInvocationError as error:
+        return str(error)
+    return None
+
+
 async def _awaited(value: Awaitable[Any]) -> Any:
     """For a plain function that returned a coroutine."""
     return await value
@@ -132,6 +141,8 @@ def failed(
     error: Exception, tool: BaseTool, call_id: str | None, port: Port, handle_errors: HandleErrors
 ) -> ToolMessage:
     """The error result, or the error raised."""
+    if isinstance(error, InvalidAnswerError):  # meant for the person who answered
+        raise error
     words = words_by_tool(error, tool)
     if words is None:
         words = words_by_caller(error, tool, handle_errors)

@@ -1,5 +1,7 @@
 """Middleware: what runs around the steps of an agent."""
 
+from typing import TYPE_CHECKING, Any
+
 from loopwright.agents.middleware.decorators import (
     after_agent,
     after_model,
@@ -26,10 +28,31 @@ from loopwright.agents.middleware.types import (
 )
 from loopwright.graph.runtime import Runtime
 
+if TYPE_CHECKING:
+    from loopwright.agents.middleware.human_in_the_loop import (
+        Action,
+        ActionRequest,
+        Decision,
+        DecisionType,
+        HITLRequest,
+        HITLResponse,
+        HumanInTheLoopMiddleware,
+        InterruptOnConfig,
+        ReviewConfig,
+    )
+
 __all__ = [
+    "Action",
+    "ActionRequest",
     "AgentMiddleware",
     "AgentState",
+    "Decision",
+    "DecisionType",
     "ExtendedModelResponse",
+    "HITLRequest",
+    "HITLResponse",
+    "HumanInTheLoopMiddleware",
+    "InterruptOnConfig",
     "JumpTo",
     "ModelCallResult",
     "ModelRequest",
@@ -38,6 +61,7 @@ __all__ = [
     "OmitFromOutput",
     "OmitFromSchema",
     "PrivateStateAttr",
+    "ReviewConfig",
     "Runtime",
     "ToolCallRequest",
     "after_agent",
@@ -49,3 +73,25 @@ __all__ = [
     "wrap_model_call",
     "wrap_tool_call",
 ]
+
+
+_LAZY = {
+    "Action": "human_in_the_loop",
+    "ActionRequest": "human_in_the_loop",
+    "Decision": "human_in_the_loop",
+    "DecisionType": "human_in_the_loop",
+    "HITLRequest": "human_in_the_loop",
+    "HITLResponse": "human_in_the_loop",
+    "HumanInTheLoopMiddleware": "human_in_the_loop",
+    "InterruptOnConfig": "human_in_the_loop",
+    "ReviewConfig": "human_in_the_loop",
+}
+"""Ready-made middleware is loaded when it is used: name -> module."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        from importlib import import_module
+
+        return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -291,6 +291,8 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     """State keys that this middleware brings: an extension of `AgentState`."""
     tools: Sequence[Any] = ()
     """Tools that this middleware brings."""
+    needs_checkpointer: bool = False
+    """Whether it pauses runs, which only a checkpointer can keep. An agent without one then refuses to run."""
 
     if not TYPE_CHECKING:
 

@@ -1,0 +1,104 @@
+"""What a run writes to its thread: its checkpoints, and what each task has written the moment it ends.
+
+A run below another one is kept on the thread of the root, in a namespace of its own, under the root's claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
+
+from loopwright.checkpoint.base import BaseCheckpointSaver, Pending, Record
+from loopwright.graph.saved import ACCOUNT_KEY, JOINS_KEY, RAN_KEY, RUN_ID, paused_form, saved_form
+from loopwright.ids import new_ordered_id
+
+if TYPE_CHECKING:
+    from loopwright.graph.engine import Run
+    from loopwright.graph.task import Task
+
+__all__ = ["ask", "keep_account", "load", "save", "save_task"]
+
+_OWN_KEYS = frozenset({"thread_id", "checkpoint_id", "checkpoint_ns"})
+
+
+async def ask(run: Run, name: str, *args: Any, **kwargs: Any) -> Any:
+    """Call a method of the run's saver: the plain one where nothing waits, its twin where there is an event loop."""
+    saver = cast("BaseCheckpointSaver", run.saver)
+    if saver.instant or not run.port.asynchronous:
+        return getattr(saver, name)(*args, **kwargs)
+    return await run.port.call(getattr(saver, "a" + name), *args, is_async=True, **kwargs)
+
+
+async def load(run: Run, checkpoint_id: str | None) -> Record | None:
+    """The thread's head, or one of its checkpoints."""
+    if run.saver is None:
+        return None
+    return cast("Record | None", await ask(run, "load", run.thread_id, run.namespace, checkpoint_id))
+
+
+async def save_task(run: Run, task: Task, writes: Sequence[tuple[str, Any]]) -> None:
+    """Keep what a task has written, in place of what it had written before."""
+    await _save_writes(run, task.id, writes)
+
+
+async def keep_account(run: Run) -> None:
+    """Keep what an unfinished step has spent, beside what its tasks have written."""
+    account = run.account()
+    if account is not None:
+        await _save_writes(run, RUN_ID, [(ACCOUNT_KEY, account)])
+
+
+async def _save_writes(run: Run, task_id: str, writes: Sequence[tuple[str, Any]]) -> None:
+    if run.saver is not None and run.durability != "exit" and run.checkpoint_id is not None:
+        place = (run.thread_id, run.namespace, run.checkpoint_id, task_id)
+        await ask(run, "save_writes", *place, writes, claim=run.claim)
+
+
+async def save(run: Run, source: str, *, at_exit: bool = False) -> Record | None:
+    """Write a checkpoint of the state as it is now, with what is due next."""
+    if run.saver is None or (run.durability == "exit" and not at_exit):
+        return None
+    channels = run.graph.channels
+    values = {key: value for key, value in run.state.items() if key not in channels or not channels[key].ephemeral}
+    values[RAN_KEY] = run.ran
+    run.unsaved.add(RAN_KEY)
+    if run.graph.joins:
+        values[JOINS_KEY] = run.arrived
+        run.unsaved.add(JOINS_KEY)
+    record = Record(
+        id=new_ordered_id(),
+        parent_id=run.checkpoint_id,
+        thread_id=cast(str, run.thread_id),
+        ns=run.namespace,
+        step=run.step,
+        source=source,
+        metadata=_metadata(run),
+        created_at=datetime.fromtimestamp(run.port.now(), UTC).isoformat(),
+        values=values,
+        pending=tuple(Pending(task.id, task.name, task.path, task.arg) for task in run.tasks),
+        writes=[(task.id, *write) for task in run.tasks for write in _written(task)],
+        account=run.account(),
+    )
+    await ask(run, "save", record, run.unsaved, claim=run.claim)
+    run.unsaved = set()
+    run.parent_checkpoint_id, run.checkpoint_id = run.checkpoint_id, record.id
+    return record
+
+
+def _written(task: Task) -> list[tuple[str, Any]]:
+    if task.done:
+        return saved_form(task.writes, task.goto)
+    return paused_form(task.interrupts, task.answers) if task.interrupts or task.answers else []
+
+
+def _metadata(run: Run) -> dict[str, Any]:
+    """What of the config is kept with a checkpoint: the metadata, and plain values of the caller's own keys."""
+    configurable = run.config.get("configurable") or {}
+    own = {
+        key: value
+        for key, value in configurable.items()
+        if isinstance(value, (str, int, float, bool)) and not key.startswith("__")
+    }
+    kept = {**own, **(run.config.get("metadata") or {})}
+    return {key: value for key, value in kept.items() if key not in _OWN_KEYS}

@@ -1,0 +1,236 @@
+"""How a run begins: fresh, as the next turn of a thread, or where its thread stopped.
+
+What a call asks for is checked before the thread is claimed: a wrong one must not take it from the run that has it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from loopwright.checkpoint.record import NO_ARG, Record
+from loopwright.errors import EmptyInputError, UsageError
+from loopwright.graph.answering import MISSING, answers_for, asked_again
+from loopwright.graph.events import RunStarted
+from loopwright.graph.keeping import ask, load, save, save_task
+from loopwright.graph.nodes import from_outside
+from loopwright.graph.saved import (
+    JOINS_KEY,
+    RAN_KEY,
+    Progress,
+    account_in,
+    joined,
+    open_in,
+    paused_form,
+    progress_in,
+)
+from loopwright.graph.telling import tell_checkpoint, tell_step
+from loopwright.graph.types import START, Command
+from loopwright.graph.writes import writes_of
+
+if TYPE_CHECKING:
+    from loopwright.graph.engine import Run
+    from loopwright.graph.task import Task
+
+__all__ = ["begin", "mend", "open_thread", "revive", "settle", "take"]
+
+
+async def begin(run: Run, given: Any) -> None:
+    """Bring a run to its first step. `given` is input, None or a `Command`."""
+    head, record = await open_thread(run)
+    if run.below is not None and record is not None:
+        given = None  # the task around it runs again: what it has begun goes on in place
+    command = cast("Command[Any]", given) if isinstance(given, Command) else None
+    resumes = given is None or command is not None
+    answers: dict[str, Any] = {}
+    writes: list[tuple[str, Any]] = []
+    if resumes:
+        answers = _check_resume(run, record, command)
+    else:
+        writes = _input_writes(run, given)
+    if run.below is not None:
+        run.claim = run.below.run.claim
+    elif run.saver is not None:
+        run.claim = await ask(run, "claim", run.thread_id, head, run.run_id)
+    if run.wants(RunStarted):
+        run.emit(RunStarted, run.run_id, run.thread_id, given)
+    if record is not None and resumes:
+        saved = await _resume(run, record, is_head=record is head, command=command, answers=answers)
+    else:
+        saved = await _start(run, record, writes, is_head=record is head)
+    run.first_step = run.step
+    run.begun = True
+    if run.tokens and run.feed is not None:
+        for key in run.graph.message_keys:
+            run.feed.skip(run.state.get(key, ()), run.path)
+    if run.feed is not None:
+        await tell_step(run, saved, changed=True)
+
+
+async def open_thread(run: Run) -> tuple[Record | None, Record | None]:
+    """Read the thread: its head, and the checkpoint to go on from, which becomes the state of this run."""
+    head = record = await load(run, None)
+    wanted = run.checkpoint_id
+    if wanted is not None and (head is None or head.id != wanted):
+        record = await load(run, wanted)
+        if record is None:
+            raise UsageError(
+                f"Thread {run.thread_id!r} has no checkpoint {wanted!r}; see agent.get_state_history(config)."
+            )
+    if record is not None:
+        take(run, record)
+    return head, record
+
+
+def take(run: Run, record: Record | None) -> None:
+    """Make what is saved the state of this run; None is a fresh thread."""
+    if record is None:
+        run.state = run.graph.empty_state()
+        run.unsaved = set(run.state)
+        run.step = -2
+        return
+    run.state = dict(record.values)
+    run.ran = run.state.pop(RAN_KEY, run.ran)
+    run.arrived = run.state.pop(JOINS_KEY, run.arrived)
+    run.step = record.step
+    run.checkpoint_id, run.parent_checkpoint_id = record.id, record.parent_id
+
+
+def settle(run: Run, record: Record) -> None:
+    """Take in what tasks of the saved step have written, because that step will not be finished."""
+    ended = [(task.name, task.writes) for task in progress_in(record).values() if task.ended]
+    run.state, changed = joined(run.graph.channels, run.state, ended)
+    run.unsaved |= changed
+
+
+# ---- new input
+
+
+def _input_writes(run: Run, given: Any) -> list[tuple[str, Any]]:
+    keys = run.graph.input_keys
+    return [(key, value) for key, value in run.graph.check_input(given, run.state).items() if key in keys]
+
+
+async def _start(run: Run, record: Record | None, writes: list[tuple[str, Any]], *, is_head: bool) -> Record | None:
+    """New input: on a fresh thread, or as the next turn of one that has ended or broken off."""
+    if record is None:
+        take(run, None)
+    else:
+        if is_head:
+            settle(run, record)
+        mend(run, run.graph.repair)
+        mend(run, run.graph.renew)
+    start = run.make_task(run.graph.start, (START,), NO_ARG)
+    start.writes, start.done = writes, True
+    run.tasks = [start]
+    run.step += 1
+    tell_checkpoint(run, await save(run, "input"))
+    await run.commit([start])
+    mend(run, run.graph.repair)
+    return await save(run, "loop")
+
+
+# ---- going on
+
+
+def _check_resume(run: Run, record: Record | None, command: Command[Any] | None) -> dict[str, Any]:
+    """The answers that a call without input brings. Raises for one that there is nothing to do for."""
+    if record is None:
+        raise EmptyInputError(run.graph.nothing_to_resume(has_saver=run.saver is not None))
+    if command is None or command.resume is None:
+        return {}
+    return answers_for(open_in(record), command.resume, run.thread_id, is_paused=bool(record.pending))
+
+
+async def _resume(
+    run: Run, record: Record, *, is_head: bool, command: Command[Any] | None, answers: dict[str, Any]
+) -> Record | None:
+    """No input: go on where the thread stopped, running only what has not ended."""
+    if command is not None and command.goto and is_head:
+        settle(run, record)
+    answered = revive(run, record, is_head=is_head, answers=answers)
+    _restore(run, record)
+    run.passed = True
+    if is_head:
+        for task in answered:
+            await save_task(run, task, paused_form(task.interrupts, task.answers))
+    if command is not None and (command.update is not None or command.goto):
+        return await _redirect(run, command)
+    if is_head:
+        return None
+    run.step += 1
+    return await save(run, "fork")
+
+
+def revive(run: Run, record: Record, *, is_head: bool, answers: dict[str, Any] | None = None) -> list[Task]:
+    """Plan the saved step again; returns the tasks that an answer was for.
+
+    At the head, tasks that had ended stay so. Of an old step only its input does: the rest runs, and asks, anew.
+    """
+    answered: list[Task] = []
+    run.tasks = []
+    for pending, progress in zip(record.pending, progress_in(record).values(), strict=True):
+        node = run.graph.start if pending.name == START else run.graph.nodes.get(pending.name)
+        if node is None:
+            names = ", ".join(map(repr, run.graph.nodes))
+            raise UsageError(
+                f"Thread {run.thread_id!r} waits for node {pending.name!r}, which this graph does not have (it "
+                f"has {names}). Go on with the graph that made it, or say what runs next: "
+                "update_state(…, as_node=…)."
+            )
+        task = run.make_task(node, pending.path, pending.arg, pending.id if is_head else None)
+        if progress.ended and (is_head or pending.name == START):
+            task.done, task.writes, task.goto = True, progress.writes, progress.goto
+        elif _takes_up(task, progress, answers or {}, is_head=is_head):
+            answered.append(task)
+        run.tasks.append(task)
+    return answered
+
+
+def _takes_up(task: Task, progress: Progress, answers: dict[str, Any], *, is_head: bool) -> bool:
+    """Give a task that had stopped to ask its questions and answers back; whether one of these answers is new."""
+    own = {asked.id: answers[asked.id] for asked in progress.interrupts if asked.id in answers}
+    if not is_head:
+        task.answers = {asked_again(task.id, id): answer for id, answer in own.items()}
+        return bool(own)
+    task.answers = {**progress.answers, **own}
+    task.answered = tuple(asked for asked in progress.interrupts if asked.id in own)
+    task.interrupts = tuple(asked for asked in progress.interrupts if asked.id not in own)
+    known = own or any(task.answer_to(asked.id) is not MISSING for asked in task.interrupts)
+    task.waits = bool(task.interrupts) and not known
+    return bool(own)
+
+
+def _restore(run: Run, record: Record) -> None:
+    """Go on counting. What a run below had spent in a step that was cut off, the account above does not know of."""
+    account, exact = account_in(record)
+    if account is None:
+        return
+    run.stop_reason, run.said, spent = account
+    if run.budget is not None and spent is not None:
+        run.budget.restore(spent, exact=exact)
+
+
+async def _redirect(run: Run, command: Command[Any]) -> Record | None:
+    """The caller changes the state, or where the thread goes on, from outside."""
+    task = run.make_task(from_outside(), (START,), NO_ARG)
+    _, task.writes, task.goto = writes_of(command, START)
+    kept = run.tasks
+    await run.commit([task])
+    if not command.goto:
+        run.tasks = kept
+        for task in kept:
+            if task.arg is NO_ARG:
+                task.input = dict(run.state)
+    return await save(run, "update")
+
+
+def mend(run: Run, repair: Any) -> bool:
+    """Mend what a broken-off run or another program left in the state; whether anything had to be."""
+    mended: dict[str, Any] = {} if repair is None else repair(run.state)
+    if mended:
+        run.state = {**run.state, **mended}
+        run.unsaved |= mended.keys()
+        for task in run.tasks:
+            if task.arg is NO_ARG:
+                task.input = dict(run.state)
+    return bool(mended)
