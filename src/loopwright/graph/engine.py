@@ -38,7 +38,7 @@ from loopwright.graph.state import fold
 from loopwright.graph.task import Task
 from loopwright.graph.telling import name_messages, tell_checkpoint, tell_end, tell_messages, tell_start, tell_step
 from loopwright.graph.types import END, START, Command, RetryPolicy, Send
-from loopwright.graph.writes import writes_of
+from loopwright.graph.writes import no_such_node, writes_of
 from loopwright.ids import new_ordered_id
 from loopwright.port import Port
 from loopwright.scope import RunnableConfig, current_scope
@@ -219,7 +219,8 @@ class Run:
             if answer.__class__ is dict:
                 task.update, task.writes = answer or None, list(answer.items())
             else:
-                task.update, task.writes, task.goto = writes_of(answer, task.name)
+                nested = self.parent is not None
+                task.update, task.writes, task.goto = writes_of(answer, task.name, nested=nested)
         except Exception as error:
             if self.saver is not None:
                 await self._save_writes(task, [(ERROR_KEY, repr(error))])
@@ -292,7 +293,7 @@ class Run:
         sends = [target for target in targets if isinstance(target, Send)]
         for target in (*names, *(send.node for send in sends)):
             if target not in nodes:
-                raise UsageError(f"There is no node {target!r} to go to; the nodes are {', '.join(map(repr, nodes))}.")
+                raise no_such_node(target, nodes, done)
         tasks = [self.make_task(nodes[name], nodes[name].pulled, NO_ARG) for name in sorted(names)]
         tasks += [self.make_task(nodes[s.node], ("__pregel_push", i, False), s.arg) for i, s in enumerate(sends)]
         return tasks
