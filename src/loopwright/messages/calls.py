@@ -71,7 +71,7 @@ def _is_too_deep(value: Any) -> bool:
     for _ in range(MAX_DEPTH):
         inner: dict[int, Any] = {}
         for container in level:
-            items: Iterable[Any] = container.values() if isinstance(container, dict) else container
+            items: Iterable[Any] = container.values() if is_dict(container) else container
             for item in items:
                 if isinstance(item, (dict, list, tuple)):
                     inner[id(cast("Any", item))] = item
