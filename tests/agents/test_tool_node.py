@@ -194,13 +194,13 @@ def test_a_command_changes_the_rest_of_the_state(world):
 @both_worlds
 @pytest.mark.parametrize("given", [{"messages": []}, {"messages": [HumanMessage("hi")]}, []], ids=str)
 def test_nothing_to_run(world, given):
-    with pytest.raises(UsageError, match="A ToolNode needs a last AIMessage"):
+    with pytest.raises(UsageError, match="Node 'tools' runs the calls of the last AIMessage"):
         run(ToolNode([look]), world, given)
 
 
 @both_worlds
 def test_a_state_without_its_key(world):
-    with pytest.raises(UsageError, match=r"state\['messages'\] has none"):
+    with pytest.raises(UsageError, match=r"AIMessage in state\['messages'\], or those it is sent"):
         run(ToolNode([look]), world, {"talk": [asks(OSLO)]})
 
 

@@ -136,3 +136,70 @@ def test_bad_calls_join_the_invalid_ones() -> None:
     )
     assert [call["name"] for call in message.invalid_tool_calls] == ["g", "f"]
     assert message.model_copy(update={"content": "b"}).invalid_tool_calls == message.invalid_tool_calls
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """An object with so many levels."""
+    value: dict[str, Any] = {"a": 1}
+    for _ in range(levels - 1):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize(("given", "kept"), [(None, None), (5, "5"), ("", ""), ("c1", "c1")])
+def test_the_id_of_a_call_becomes_text(given, kept):
+    call = {"name": "look", "args": {}, "id": given}
+    form = {"function": {"name": "look", "arguments": "{}"}, "id": given}
+    for calls in ([call], [form], [{**call, "type": "tool_call"}]):
+        assert AIMessage("", tool_calls=calls).tool_calls == [{**call, "id": kept, "type": "tool_call"}]
+        assert AIMessage([], tool_calls=calls).tool_calls == [{**call, "id": kept, "type": "tool_call"}]
+    bad = {"name": "look", "args": "{", "id": given, "error": "no", "type": "invalid_tool_call"}
+    assert AIMessage("", invalid_tool_calls=[bad]).invalid_tool_calls == [{**bad, "id": kept}]
+
+
+def test_keys_that_are_left_out():
+    assert AIMessage("", tool_calls=[{"name": "look"}]).tool_calls == [
+        {"name": "look", "args": {}, "id": None, "type": "tool_call"}
+    ]
+    kept = [{"name": None, "args": None, "id": None, "error": None, "type": "invalid_tool_call"}]
+    assert AIMessage("", invalid_tool_calls=[{}]).invalid_tool_calls == kept
+    assert AIMessage([], invalid_tool_calls=[{}]).invalid_tool_calls == kept
+
+
+def test_a_name_that_is_no_text_becomes_text():
+    assert AIMessage("", tool_calls=[{"name": 5, "args": {}, "id": "c"}]).tool_calls[0]["name"] == "5"
+
+
+@pytest.mark.parametrize("place", ["tool_calls", "invalid_tool_calls"])
+@pytest.mark.parametrize("content", ["", []], ids=["text", "blocks"])
+def test_what_is_no_list_of_calls_is_refused_where_it_is_given(place: str, content: Any):
+    for calls, words in [
+        (5, f"{place} is int, not a list of calls"),
+        ("look", f"{place} is str, not a list of calls"),
+        ({"name": "look"}, f"{place} is dict, not a list of calls"),
+        (["look"], rf"{place}\[0\] is str, not a tool call"),
+        ([{"name": "look", "id": ["x"]}], rf"{place}\[0\] has the id \['x'\]; an id is text"),
+    ]:
+        with pytest.raises(UsageError, match=words):
+            AIMessage(content, **{place: calls})
+
+
+def test_arguments_that_are_nested_too_deep_are_invalid():
+    """As an object and as text; up to the limit they are arguments like others."""
+    words = "the arguments are nested deeper than 100 levels"
+    deep, fine = nested(101), nested(100)
+    for args in (deep, json.dumps(deep)):
+        (bad,) = AIMessage("", tool_calls=[{"name": "look", "args": args, "id": "c"}]).invalid_tool_calls
+        assert (bad["error"], bad["args"]) == (words, json.dumps(deep).replace(" ", "") if args is deep else args)
+    for args in (fine, json.dumps(fine)):
+        assert AIMessage("", tool_calls=[{"name": "look", "args": args, "id": "c"}]).tool_calls[0]["args"] == fine
+    (worst,) = AIMessage("", tool_calls=[{"name": "look", "args": nested(20_000), "id": "c"}]).invalid_tool_calls
+    assert (worst["error"], worst["args"]) == (words, "")
+
+
+def test_shared_parts_of_arguments_are_looked_at_once_a_level():
+    """A value in which every level holds the next one twice has more paths than anybody could walk."""
+    value: Any = [1]
+    for _ in range(90):
+        value = [value, value]
+    assert AIMessage("", tool_calls=[{"name": "look", "args": {"a": value}, "id": "c"}]).invalid_tool_calls == []

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopwright.errors import UsageError
 from loopwright.messages import (
     AIMessage,
     AIMessageChunk,
@@ -417,3 +418,19 @@ def test_a_chunk_shows_its_pieces_as_blocks() -> None:
 def test_a_last_piece_that_only_repeats_the_id_says_nothing_new() -> None:
     stream = [tcc("f", '{"x": 1}', "c1", 0), tcc("f", "", "c1", None), tcc(None, None, "c1", 3)]
     assert finished(*stream) == AIMessage("", tool_calls=[call("f", {"x": 1}, "c1")])
+
+
+@pytest.mark.parametrize("content", [5, 5.5, b"x", {"a": 1}, [5], [None]], ids=repr)
+def test_content_that_is_none_is_refused_in_words(content: Any) -> None:
+    """A chunk is made unchecked, for speed; what it holds is looked at when chunks are added up, and at the end."""
+    with pytest.raises(UsageError, match=r"content.*is|content .* must be"):
+        merge_chunks([AIMessageChunk("a"), AIMessageChunk(content), AIMessageChunk("b")])
+    with pytest.raises(UsageError, match=r"content"):
+        message_chunk_to_message(AIMessageChunk(content))
+
+
+def test_whole_calls_of_a_chunk_without_all_their_keys() -> None:
+    chunk = AIMessageChunk("", tool_calls=[{"name": "f"}, {"name": "g", "args": {}, "id": 7}])
+    expected = [call("f", {}, None), call("g", {}, "7")]
+    assert cast(Any, message_chunk_to_message(chunk)).tool_calls == expected
+    assert cast(Any, message_chunk_to_message(merge_chunks([AIMessageChunk("a"), chunk]))).tool_calls == expected

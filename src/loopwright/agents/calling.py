@@ -14,6 +14,10 @@ from loopwright.agents.ending import not_run
 from loopwright.agents.limits import Budget, ended_by
 from loopwright.agents.middleware.hooks import Hook, check_tool_result
 from loopwright.agents.middleware.types import ToolCallRequest
+from loopwright.agents.turns import calls_for
+from loopwright.errors import GraphInterrupt
+from loopwright.graph.answering import asking_call
+from loopwright.graph.engine import raise_first
 from loopwright.graph.events import ToolFinished, ToolStarted
 from loopwright.messages import ToolMessage
 from loopwright.tools import (
@@ -45,14 +49,28 @@ class Caller:
         self.any_direct = any(tool.return_direct for tool in tools.values())
 
     async def run(self, task: Task) -> Any:
-        """Node: run the call that was sent here."""
-        answer = await self.answer(task, task.input[0])
-        if isinstance(answer, ToolMessage):
-            return {"messages": [answer]}
-        if isinstance(answer, list):
-            parts = cast("list[Any]", answer)
-            return [{"messages": [part]} if isinstance(part, ToolMessage) else part for part in parts]
-        return answer
+        """Node: run the call that the loop sent here, or what a command has led here."""
+        given = task.input
+        if given.__class__ is not list or len(given) != 1 or given[0].__class__ is not dict or "args" not in given[0]:
+            return await self.run_all(task, "messages")
+        answer = await self.answer(task, given[0])
+        return {"messages": [answer]} if isinstance(answer, ToolMessage) else _update([answer], "messages")
+
+    async def run_all(self, task: Task, key: str) -> Any:
+        """Run all calls that a task was given, at the same time; `key` is where the state has its messages."""
+        calls = calls_for(task.input, task.name, key)
+        limit = task.run.config.get("max_concurrency")
+        answers = await task.port.gather([self._one_of_several(task, call) for call in calls], limit)
+        raise_first(answers)
+        asked = [answer for answer in answers if isinstance(answer, GraphInterrupt)]
+        if asked:
+            raise GraphInterrupt(tuple(interrupt for one in asked for interrupt in one.interrupts))
+        return _update(answers, key)
+
+    async def _one_of_several(self, task: Task, call: Any) -> Any:
+        """A call that shares its task with others: what it asks is its own."""
+        asking_call.set(str(call["id"] or ""))
+        return await self.answer(task, call)
 
     async def answer(self, task: Task, call: Any) -> Any:
         """Run one call: its result, a `Command`, or a list of these."""
@@ -153,6 +171,17 @@ class Caller:
             if tool is None or not any(error is one for one in raised):
                 raise
             return failed(error, tool, call["id"], task.port, self.handle_errors)
+
+
+def _update(answers: Sequence[Any], key: str) -> Any:
+    """What calls gave back, as what a node returns."""
+    parts: list[Any] = []
+    for answer in answers:
+        parts += cast("list[Any]", answer) if isinstance(answer, list) else [answer]
+    if all(isinstance(part, ToolMessage) for part in parts):
+        return {key: parts}
+    updates = [{key: [part]} if isinstance(part, ToolMessage) else part for part in parts]
+    return updates[0] if len(updates) == 1 else updates
 
 
 async def _at_once(answer: Any) -> Any:

@@ -23,7 +23,8 @@ from loopwright.agents.calling import Caller
 from loopwright.agents.ending import Ending
 from loopwright.agents.limits import Budget, Reached, ended_by
 from loopwright.agents.stop import NOTICE_KEY, is_reminder
-from loopwright.agents.turns import Turn, last_turn
+from loopwright.agents.turns import Turn, last_turn, sent_state
+from loopwright.checkpoint.record import NO_ARG
 from loopwright.graph.types import Send
 from loopwright.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
@@ -49,6 +50,8 @@ class Loop:
         budget: Budget = run.budget
         run.stop_reason = None
         budget.granted = 0
+        if task.arg is not NO_ARG:
+            task.input = sent_state(task.input, task.name)
         messages: list[AnyMessage] = task.input["messages"]
         reached = budget.ended or self._account(budget, messages) or budget.before_model()
         if reached is not None:

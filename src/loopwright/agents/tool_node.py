@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypedDict,
 from loopwright.agents.calling import Caller
 from loopwright.agents.middleware.decorators import wrap_tool_call as as_middleware
 from loopwright.agents.middleware.hooks import Hook, collect_hooks
-from loopwright.agents.turns import last_turn
-from loopwright.errors import GraphInterrupt, UsageError
-from loopwright.graph.answering import asking_call
+from loopwright.errors import UsageError
 from loopwright.graph.builder import StateGraph
-from loopwright.graph.engine import raise_first
 from loopwright.graph.types import END, START
 from loopwright.messages import AIMessage, AnyMessage, add_messages
 from loopwright.scope import RunnableConfig
@@ -57,33 +54,7 @@ class ToolNode:
 
     async def run_node(self, task: Task) -> Any:
         """Run the calls that are open in the task's state, or that were sent to it."""
-        calls = self._calls(task.input)
-        answers = await task.port.gather(
-            [self._answer(task, call) for call in calls], task.run.config.get("max_concurrency")
-        )
-        raise_first(answers)
-        asked = [answer for answer in answers if isinstance(answer, GraphInterrupt)]
-        if asked:
-            raise GraphInterrupt(tuple(interrupt for one in asked for interrupt in one.interrupts))
-        parts: list[Any] = []
-        for answer in answers:
-            parts += cast("list[Any]", answer) if isinstance(answer, list) else [answer]
-        if all(hasattr(part, "tool_call_id") for part in parts):
-            return {self.messages_key: parts}
-        return [{self.messages_key: [part]} if hasattr(part, "tool_call_id") else part for part in parts]
-
-    async def _answer(self, task: Task, call: Any) -> Any:
-        """One of several calls in a task: what it asks is its own."""
-        asking_call.set(str(call["id"] or ""))
-        return await self._caller.answer(task, call)
-
-    def _calls(self, given: Any) -> Sequence[Any]:
-        if isinstance(given, (list, tuple)):
-            items = list(cast("Sequence[Any]", given))
-            if items and isinstance(items[0], Mapping) and "args" in items[0]:
-                return items
-            return self._open(items)
-        return self._open(self._messages(given))
+        return await self._caller.run_all(task, self.messages_key)
 
     def _messages(self, state: Any) -> list[Any]:
         key = self.messages_key
@@ -91,14 +62,6 @@ class ToolNode:
             cast("Mapping[str, Any]", state).get(key) if isinstance(state, Mapping) else getattr(state, key, None)
         )
         return list(found or ())
-
-    def _open(self, messages: Sequence[Any]) -> Sequence[Any]:
-        turn = last_turn(messages)
-        if turn.reply is None:
-            raise UsageError(
-                f"A ToolNode needs a last AIMessage whose calls it can run; state[{self.messages_key!r}] has none."
-            )
-        return turn.open
 
     def invoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
         """Run the calls of `{"messages": […]}` or of a list of messages; returns what they add, in the same form."""

@@ -6,11 +6,14 @@ Reads from the end and stops at the model's last message, however long the histo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
+from loopwright.errors import InvalidUpdateError, UsageError
 from loopwright.messages import AIMessage, AnyMessage, ToolMessage
+from loopwright.messages.history import messages_with_ids
+from loopwright.messages.pairing import with_call_ids
 
-__all__ = ["Turn", "last_turn"]
+__all__ = ["Turn", "calls_for", "last_turn", "sent_state"]
 
 
 class Turn:
@@ -67,3 +70,46 @@ def last_turn(messages: Sequence[AnyMessage]) -> Turn:
             results.reverse()
             return Turn(message, results, messages[-1])
     return Turn(None, [], messages[-1] if messages else None)
+
+
+def calls_for(given: Any, node: str, key: str = "messages") -> Sequence[Mapping[str, Any]]:
+    """The calls that a node of tools is to run: those it was sent, or those that are open in a state or in messages.
+
+    Raises `InvalidUpdateError` for what holds neither.
+    """
+    items: list[Any] = list(cast("Sequence[Any]", given)) if isinstance(given, (list, tuple)) else [given]
+    if items and all(map(_is_call, items)):
+        return with_call_ids(AIMessage(tool_calls=items)).tool_calls
+    if isinstance(given, (list, tuple)):
+        found: Any = items
+    else:
+        found = cast("Any", given).get(key) if isinstance(given, Mapping) else getattr(given, key, None)
+    try:
+        turn = last_turn(cast("list[AnyMessage]", messages_with_ids(found)))
+    except UsageError as error:
+        raise _nothing_to_run(given, node, key) from error
+    if turn.reply is None:
+        raise _nothing_to_run(given, node, key)
+    return turn.open
+
+
+def _is_call(item: Any) -> bool:
+    return isinstance(item, Mapping) and ("args" in item or "function" in item) and "content" not in item
+
+
+def _nothing_to_run(given: Any, node: str, key: str) -> InvalidUpdateError:
+    return InvalidUpdateError(
+        f"Node {node!r} runs the calls of the last AIMessage in state[{key!r}], or those it is sent, and was given "
+        f'{given!r:.80}. Write Send({node!r}, [{{"name": "search", "args": {{"q": "x"}}, "id": "call_1"}}]).'
+    )
+
+
+def sent_state(given: Any, node: str) -> dict[str, Any]:
+    """The state that a model's node was sent in place of the graph's. Raises `InvalidUpdateError`."""
+    try:
+        return {**given, "messages": messages_with_ids(given["messages"])}
+    except (KeyError, TypeError, UsageError) as error:
+        raise InvalidUpdateError(
+            f"Node {node!r} asks the model and was sent {given!r:.80}. It needs a state with messages, "
+            f'Send({node!r}, {{"messages": [...]}}); goto={node!r} gives it the state of the graph.'
+        ) from error

@@ -42,7 +42,7 @@ from loopwright.graph.stops import Stops
 from loopwright.graph.task import Task
 from loopwright.graph.telling import name_messages, tell_end, tell_messages, tell_start, tell_step
 from loopwright.graph.types import END, START, Interrupt, RetryPolicy, Send
-from loopwright.graph.writes import writes_of
+from loopwright.graph.writes import no_such_node, writes_of
 from loopwright.port import Port
 from loopwright.scope import RunnableConfig, current_scope
 
@@ -255,7 +255,8 @@ class Run:
             if answer.__class__ is dict:
                 task.update, task.writes = answer or None, list(answer.items())
             else:
-                task.update, task.writes, task.goto = writes_of(answer, task.name)
+                nested = self.parent is not None
+                task.update, task.writes, task.goto = writes_of(answer, task.name, nested=nested)
         except GraphInterrupt as asked:
             task.interrupts = asked.interrupts
             await save_task(self, task, paused_form(task.interrupts, task.answers))
@@ -345,7 +346,7 @@ class Run:
         sends = [target for target in targets if isinstance(target, Send)]
         for target in (*names, *(send.node for send in sends)):
             if target not in nodes:
-                raise UsageError(f"There is no node {target!r} to go to; the nodes are {', '.join(map(repr, nodes))}.")
+                raise no_such_node(target, nodes, done)
         tasks = [self.make_task(nodes[name], nodes[name].pulled, NO_ARG) for name in sorted(names)]
         tasks += [self.make_task(nodes[s.node], ("__pregel_push", i, False), s.arg) for i, s in enumerate(sends)]
         return tasks

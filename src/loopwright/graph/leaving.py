@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from loopwright.errors import GraphRecursionError, InvalidUpdateError, LoopwrightError, ParentCommand
+from loopwright.errors import GraphRecursionError, LoopwrightError, ParentCommand
 from loopwright.graph.keeping import keep_account, save
 from loopwright.graph.saved import joined
 from loopwright.graph.starting import mend
@@ -23,11 +23,6 @@ __all__ = ["leave", "out_of_steps"]
 async def leave(run: Run, error: BaseException) -> None:
     """Put a run that `error` ends in order."""
     if isinstance(error, ParentCommand):
-        if run.parent is None:
-            raise InvalidUpdateError(
-                f"Command(graph=Command.PARENT) was returned in {run.graph.name!r}, and there is no graph around it. "
-                "Add it as a node of another graph, or leave graph= out."
-            ) from None
         return
     repair = run.graph.repair
     before = run.state

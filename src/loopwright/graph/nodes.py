@@ -115,11 +115,11 @@ class Branch:
         return [self._target(one) for one in answers]
 
     def _target(self, answer: Any) -> str | Send:
-        if isinstance(answer, Send):
+        if isinstance(answer, Send) and cast("Any", answer.node).__class__ is str:
             return answer
         if self.path_map is not None:
             try:
-                return self.path_map[answer]
+                return self.path_map[cast("Any", answer)]
             except (KeyError, TypeError):
                 known = ", ".join(map(repr, self.path_map))
                 raise UsageError(

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
-from loopwright.errors import InvalidUpdateError, ParentCommand
+from loopwright.errors import InvalidUpdateError, ParentCommand, UsageError
 from loopwright.graph.state import as_update
 from loopwright.graph.types import Command, Send
 
-__all__ = ["told_of", "writes_of"]
+if TYPE_CHECKING:
+    from loopwright.graph.task import Task
+
+__all__ = ["no_such_node", "told_of", "writes_of"]
 
 
-def writes_of(answer: Any, name: str) -> tuple[Any, list[tuple[str, Any]], Sequence[str | Send]]:
-    """What a node returned, as (update for readers, writes, where to go). Raises `InvalidUpdateError`."""
+def writes_of(
+    answer: Any, name: str, *, nested: bool = False
+) -> tuple[Any, list[tuple[str, Any]], Sequence[str | Send]]:
+    """What a node returned, as (update for readers, writes, where to go).
+
+    Raises `InvalidUpdateError`; and `ParentCommand` for what is meant for the graph around, if there is one (`nested`).
+    """
     if answer is None:
         return None, [], ()
     if isinstance(answer, dict):
@@ -21,6 +29,11 @@ def writes_of(answer: Any, name: str) -> tuple[Any, list[tuple[str, Any]], Seque
         return told or None, list(told.items()), ()
     if isinstance(answer, Command):
         if answer.graph == Command.PARENT:
+            if not nested:
+                raise InvalidUpdateError(
+                    f"Node {name!r} returned Command(graph=Command.PARENT), and there is no graph around its own. "
+                    "Add the graph as a node of another one, or leave graph= out."
+                )
             raise ParentCommand(cast("Command[Any]", answer))
         given = answer.update
         if isinstance(given, (list, tuple)):
@@ -28,10 +41,9 @@ def writes_of(answer: Any, name: str) -> tuple[Any, list[tuple[str, Any]], Seque
             update = told_of(writes)
         else:
             update, writes, _ = writes_of(given, name)
-        goto = answer.goto
-        return update, writes, (goto,) if isinstance(goto, (str, Send)) else tuple(goto)
+        return update, writes, _targets(answer.goto, name)
     if isinstance(answer, (list, tuple)):
-        return _joined_writes(cast("list[Any]", answer), name)
+        return _joined_writes(cast("list[Any]", answer), name, nested)
     update = as_update(answer)
     if update is None:
         raise InvalidUpdateError(
@@ -59,12 +71,44 @@ def _pairs(update: Sequence[Any], name: str) -> list[tuple[str, Any]]:
         ) from None
 
 
-def _joined_writes(answers: Sequence[Any], name: str) -> tuple[Any, list[tuple[str, Any]], Sequence[str | Send]]:
+def _targets(goto: Any, name: str) -> Sequence[str | Send]:
+    """Where a command says to go; None is nowhere."""
+    if goto is None:
+        return ()
+    targets: list[Any] = list(cast("Sequence[Any]", goto)) if isinstance(goto, (list, tuple)) else [goto]
+    for target in targets:
+        if not isinstance(target.node if isinstance(target, Send) else target, str):
+            raise InvalidUpdateError(
+                f"Node {name!r} returned a Command with goto={goto!r:.80}. Write the name of a node, "
+                'Send("node", what it is given), or a list of these.'
+            )
+    return tuple(targets)
+
+
+def no_such_node(target: str, nodes: Iterable[str], done: Iterable[Task]) -> UsageError:
+    """The error for a way that leads nowhere; `done` are the tasks it came from."""
+    tasks = list(done)
+    said = [task.name for task in tasks if target in _names(task.goto)]
+    who = f"Node {said[0]!r} returned a Command" if said else f"An edge from {_listed(task.name for task in tasks)}"
+    return UsageError(f"{who} that leads to {target!r}. There is no such node; the nodes are {_listed(nodes)}.")
+
+
+def _names(goto: Sequence[str | Send]) -> list[str]:
+    return [target.node if isinstance(target, Send) else target for target in goto]
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))
+
+
+def _joined_writes(
+    answers: Sequence[Any], name: str, nested: bool
+) -> tuple[Any, list[tuple[str, Any]], Sequence[str | Send]]:
     """A node that returned several commands and updates."""
     writes: list[tuple[str, Any]] = []
     goto: list[str | Send] = []
     for answer in answers:
-        _, more, targets = writes_of(answer, name)
+        _, more, targets = writes_of(answer, name, nested=nested)
         writes += more
         goto += targets
     return told_of(writes), writes, tuple(goto)

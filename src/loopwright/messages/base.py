@@ -23,7 +23,7 @@ import msgspec
 from msgspec import field, structs
 
 from loopwright.errors import UsageError
-from loopwright.messages.calls import normal_calls
+from loopwright.messages.calls import invalid_calls, normal_calls
 from loopwright.messages.fragments import final_calls, streaming_calls
 from loopwright.messages.meta import (
     AIMeta,
@@ -282,11 +282,14 @@ class AIMessage(BaseMessage, metaclass=AIMeta, kind="ai", simple=True):
         calls = fields.get("tool_calls")
         if calls is None:
             calls = _calls_elsewhere(content, fields.get("additional_kwargs"))
+        known = fields.get("invalid_tool_calls")
+        if known:
+            known = fields["invalid_tool_calls"] = invalid_calls(known)
         if calls:
             good, bad = normal_calls(calls)
             fields["tool_calls"] = good
             if bad:
-                known: list[Any] = fields.get("invalid_tool_calls") or []
+                known = known or []
                 fields["invalid_tool_calls"] = [*known, *(call for call in bad if call not in known)]
 
     @property

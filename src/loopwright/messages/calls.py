@@ -6,8 +6,9 @@ Rules:
 - argument text that is empty, blank or `null` means "no arguments";
 - text that is a JSON string of an object is decoded once more (some models encode twice), and an object that is
   repeated word for word (a stream that says a call again in its last chunk) counts once;
-- everything else that is not an object is an invalid call: the raw text and the reason are kept for the model to
-  see;
+- the id of a call is text; a number becomes text, and None stands for an id that was not given (a history draws one);
+- everything else that is not an object, and an object nested deeper than `MAX_DEPTH`, is an invalid call: the raw
+  text and the reason are kept for the model to see;
 - nothing is guessed: arguments that break off are invalid. `partial_arguments` guesses, for showing only.
 """
 
@@ -24,17 +25,21 @@ from loopwright.messages.plain import is_dict
 if TYPE_CHECKING:
     from loopwright.messages.blocks import InvalidToolCall, ToolCall
 
-__all__ = ["Arguments", "normal_calls", "parse_arguments", "partial_arguments"]
+__all__ = ["MAX_DEPTH", "Arguments", "invalid_calls", "normal_calls", "parse_arguments", "partial_arguments"]
 
 Arguments = dict[str, Any]
 
+MAX_DEPTH: Final = 100
+"""Levels of objects and lists in arguments. What is deeper can be neither checked, stored nor sent in good order."""
+
 _strict: Final = msgspec.json.Decoder()
+_TOO_DEEP: Final = f"the arguments are nested deeper than {MAX_DEPTH} levels"
 
 
 def parse_arguments(raw: Any) -> Arguments | str:
     """The arguments as an object, or a sentence that says why they are none."""
     if is_dict(raw):
-        return raw
+        return _TOO_DEEP if _is_too_deep(raw) else raw
     if raw is None:
         return {}
     if not isinstance(raw, str):
@@ -55,7 +60,25 @@ def parse_arguments(raw: Any) -> Arguments | str:
             return inner
     if value is None:
         return {}
+    if text.count("{") + text.count("[") > MAX_DEPTH and _is_too_deep(value):
+        return _TOO_DEEP
     return value if is_dict(value) else f"the arguments must be a JSON object, not {_json_kind(value)}"
+
+
+def _is_too_deep(value: Any) -> bool:
+    """Whether there are more than `MAX_DEPTH` levels. Each container is looked at once a level, however shared."""
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        inner: dict[int, Any] = {}
+        for container in level:
+            items: Iterable[Any] = container.values() if is_dict(container) else container
+            for item in items:
+                if isinstance(item, (dict, list, tuple)):
+                    inner[id(cast("Any", item))] = item
+        if not inner:
+            return False
+        level = list(inner.values())
+    return True
 
 
 def _decode(text: str) -> Any:
@@ -97,25 +120,57 @@ def _json_kind(value: Any) -> str:
 def normal_calls(calls: Iterable[Any]) -> tuple[list[ToolCall], list[InvalidToolCall]]:
     """Bring calls in our shape or OpenAI's (`{"id", "function": {"name", "arguments"}}`) to ours.
 
-    Calls that are normal already are kept as they are, not copied. Raises `UsageError` for what is no call at all.
+    Calls that are normal already are kept as they are, not copied. Raises `UsageError` for what is no call at all, and
+    for an id that is neither text nor a number.
     """
+    _check_list(calls, "tool_calls")
     good: list[ToolCall] = []
     bad: list[InvalidToolCall] = []
     call: Any
     for position, call in enumerate(calls):
         if call.__class__ is not dict and not _is_mapping(call):
-            raise UsageError(
-                f"tool_calls[{position}] is {type(call).__name__}, not a tool call: "
-                'write {"name": "search", "args": {"q": "x"}, "id": "call_1"}'
-            )
-        if call.get("type") == "tool_call" and call.__class__ is dict and "id" in call and _is_plain(call):
+            raise _no_call(call, f"tool_calls[{position}]")
+        if call.get("type") == "tool_call" and call.__class__ is dict and _is_plain(call):
             good.append(call)
             continue
-        if call.__class__ is dict and len(call) == 3 and "id" in call and _is_plain(call):  # ours, but for its type
+        if call.__class__ is dict and len(call) == 3 and _is_plain(call):  # ours, but for its type
             good.append({"name": call["name"], "args": call["args"], "id": call["id"], "type": "tool_call"})
             continue
-        _normalise(call, good, bad)
+        _normalise(call, good, bad, f"tool_calls[{position}]")
     return good, bad
+
+
+def invalid_calls(calls: Iterable[Any]) -> list[InvalidToolCall]:
+    """Calls that could not be read, each with all its keys. Raises `UsageError` for what is none."""
+    _check_list(calls, "invalid_tool_calls")
+    return [_invalid(call, f"invalid_tool_calls[{position}]") for position, call in enumerate(calls)]
+
+
+def _invalid(call: Any, place: str) -> InvalidToolCall:
+    if not isinstance(call, Mapping):
+        raise _no_call(call, place)
+    fields = {"name": None, "args": None, "error": None, **cast("Mapping[str, Any]", call), "type": "invalid_tool_call"}
+    fields["id"] = _id_of(fields.get("id"), place)
+    return cast("InvalidToolCall", fields)
+
+
+def _check_list(calls: Any, place: str) -> None:
+    if calls.__class__ is not list and (isinstance(calls, (str, Mapping)) or not isinstance(calls, Iterable)):
+        raise _no_call(cast("Any", calls), place, "a list of calls", "[{}]")
+
+
+def _no_call(found: Any, place: str, wanted: str = "a tool call", form: str = "{}") -> UsageError:
+    example = form.replace("{}", '{"name": "search", "args": {"q": "x"}, "id": "call_1"}')
+    return UsageError(f"{place} is {type(found).__name__}, not {wanted}: write {example}")
+
+
+def _id_of(given: Any, place: str) -> str | None:
+    """The id of a call as text; None where none was given."""
+    if given is None or isinstance(given, str):
+        return given
+    if isinstance(given, int):
+        return str(given)
+    raise UsageError(f'{place} has the id {given!r:.60}; an id is text: write "id": "call_1", or leave it out')
 
 
 def _is_mapping(value: Any) -> bool:
@@ -123,10 +178,18 @@ def _is_mapping(value: Any) -> bool:
 
 
 def _is_plain(call: Mapping[str, Any]) -> bool:
-    return call.get("args").__class__ is dict and call.get("name").__class__ is str
+    call_id, args = call.get("id", 0), call.get("args")
+    if (call_id.__class__ is not str and call_id is not None) or call.get("name").__class__ is not str:
+        return False
+    if args.__class__ is not dict:
+        return False
+    for value in cast("dict[str, Any]", args).values():
+        if value.__class__ is dict or value.__class__ is list:
+            return not _is_too_deep(args)
+    return True
 
 
-def _normalise(call: Mapping[str, Any], good: list[ToolCall], bad: list[InvalidToolCall]) -> None:
+def _normalise(call: Mapping[str, Any], good: list[ToolCall], bad: list[InvalidToolCall], place: str) -> None:
     fields = dict(call)
     function = fields.pop("function", None)
     if isinstance(function, Mapping):
@@ -134,16 +197,24 @@ def _normalise(call: Mapping[str, Any], good: list[ToolCall], bad: list[InvalidT
         fields.setdefault("name", function.get("name"))
         fields.setdefault("args", function.get("arguments"))
     name = fields.pop("name", None)
+    name = name if name is None or isinstance(name, str) else str(name)
     raw = fields.pop("args", None)
-    call_id = fields.pop("id", None)
+    call_id = _id_of(fields.pop("id", None), place)
     fields.pop("type", None)
     args = parse_arguments(raw)
     if isinstance(args, str):
-        text = raw if isinstance(raw, str) else msgspec.json.encode(raw, enc_hook=str).decode()
+        text = raw if isinstance(raw, str) else _as_text(raw)
         bad.append({"name": name, "args": text, "id": call_id, "error": args, "type": "invalid_tool_call"})
     else:
         call = {"name": name or "", "args": args, "id": call_id, "type": "tool_call", **fields}
         good.append(cast("ToolCall", call))
+
+
+def _as_text(raw: Any) -> str:
+    try:
+        return msgspec.json.encode(raw, enc_hook=str).decode()
+    except (RecursionError, TypeError, ValueError):
+        return ""
 
 
 def partial_arguments(text: str | None) -> Arguments:
@@ -167,7 +238,6 @@ def _scan(text: str) -> tuple[str, str, str]:
     in_string = escaped = False
     unicode_left = 0
     escape_start = safe_end = 0
-    safe_closers = ""
     for position, char in enumerate(text):
         if in_string:
             if unicode_left:
@@ -183,14 +253,14 @@ def _scan(text: str) -> tuple[str, str, str]:
             in_string = True
         elif char in "{[":
             stack.append("}" if char == "{" else "]")
-            safe_end, safe_closers = position + 1, "".join(reversed(stack))
+            safe_end = position + 1
         elif char in "}]":
             if stack:
                 stack.pop()
-            safe_end, safe_closers = position + 1, "".join(reversed(stack))
+            safe_end = position + 1
         elif char == ",":
-            safe_end, safe_closers = position, "".join(reversed(stack))
+            safe_end = position
     if escaped or unicode_left:
         text = text[:escape_start]
-    closers = ('"' if in_string else "") + "".join(reversed(stack))
-    return text, closers, text[:safe_end] + safe_closers
+    closers = "".join(reversed(stack))  # nothing opens or closes after `safe_end`
+    return text, ('"' if in_string else "") + closers, text[:safe_end] + closers

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from msgspec.structs import replace
 
+from loopwright.errors import UsageError
 from loopwright.messages.base import AIMessage, AIMessageChunk, BaseMessage, BaseMessageChunk
 from loopwright.messages.fragments import final_calls, merge_fragments
-from loopwright.messages.meta import make, message_classes, stored_fields
+from loopwright.messages.meta import make, message_classes, plain_content, stored_fields
 from loopwright.messages.plain import is_dict, is_list
 from loopwright.messages.usage import add_usage
 
@@ -138,7 +139,11 @@ def merge_contents(contents: list[Any]) -> Any:
     blocks: list[Any] = []
     latest: dict[Any, int] = {}
     for content in contents:
-        for item in [content] if isinstance(content, str) else content:
+        if not isinstance(content, (str, list)):
+            raise UsageError(f"the content of a chunk is a string or a list of blocks, not {type(content).__name__}")
+        for item in [content] if isinstance(content, str) else cast("list[Any]", content):
+            if not isinstance(item, str) and not is_dict(item):
+                raise UsageError(f"a block in the content of a chunk is a dictionary, not {type(item).__name__}")
             if item:
                 _add_block(blocks, latest, {"type": "text", "text": item} if isinstance(item, str) else item)
     # The texts of one block were gathered in lists, to stay linear.
@@ -278,7 +283,9 @@ def message_chunk_to_message(chunk: BaseMessage) -> BaseMessage:
     parent = message_classes[_PARENTS[chunk.type]]
     content = fields.get("content")
     if isinstance(content, list):
-        fields["content"] = [_without_index(item) for item in cast("list[Any]", content)]
+        fields["content"] = [_without_index(item) for item in plain_content(parent, content)]
+    elif content is not None and content.__class__ is not str:
+        fields["content"] = plain_content(parent, content)
     if issubclass(parent, AIMessage):
         fields.pop("chunk_position", None)
         calls, invalid = final_calls(fields.get("tool_calls", ()), fields.pop("tool_call_chunks", ()))

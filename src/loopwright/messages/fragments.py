@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from loopwright.messages.calls import parse_arguments, partial_arguments
+from loopwright.messages.calls import normal_calls, parse_arguments, partial_arguments
 
 if TYPE_CHECKING:
     from loopwright.messages.blocks import InvalidToolCall, ToolCall, ToolCallChunk
@@ -67,11 +67,9 @@ def final_calls(
     `whole` are calls that came in one piece; of a call that came both ways, and of one that came twice, one is
     kept.
     """
-    good: list[ToolCall] = []
-    bad: list[InvalidToolCall] = []
-    for call in whole:
-        if not _known(call, good):
-            good.append(call)
+    given, bad = normal_calls(whole)
+    said_by_id: dict[Any, list[ToolCall]] = {}
+    good = [call for call in given if not _said(call, said_by_id)]
     pieces = merge_fragments(fragments)
     done = {call["id"] for call in good if call["id"]}
     said = {(piece["id"], name) for piece in pieces if piece["args"] for name in (piece["name"], None)}
@@ -85,7 +83,7 @@ def final_calls(
             bad.append({"name": name, "args": text, "id": call_id, "error": args, "type": "invalid_tool_call"})
             continue
         call = _as_call(piece, args)
-        if not _known(call, good):
+        if not _said(call, said_by_id):
             good.append(call)
     return good, bad
 
@@ -93,7 +91,7 @@ def final_calls(
 def streaming_calls(whole: Sequence[ToolCall], fragments: Iterable[Mapping[str, Any]]) -> list[ToolCall]:
     """The calls that can be told so far, with as much of their arguments as can be read. No verdict on any."""
     calls = list(whole)
-    whole_ids = {call["id"] for call in calls if call["id"]}
+    whole_ids = {call.get("id") for call in calls if call.get("id")}
     calls += [
         _as_call(piece, partial_arguments(piece["args"]))
         for piece in merge_fragments(fragments)
@@ -107,8 +105,12 @@ def _as_call(piece: ToolCallChunk, args: dict[str, Any]) -> ToolCall:
     return cast("ToolCall", {"name": piece["name"], "args": args, "id": piece["id"], "type": "tool_call", **more})
 
 
-def _known(call: ToolCall, calls: Sequence[ToolCall]) -> bool:
-    """Whether this very call, by its id, is there already. Calls without an id are never the same."""
-    return bool(call["id"]) and any(
-        other["id"] == call["id"] and other["name"] == call["name"] and other["args"] == call["args"] for other in calls
-    )
+def _said(call: ToolCall, said: dict[Any, list[ToolCall]]) -> bool:
+    """Whether this very call, by its id, is in `said`; now it is. Calls without an id are never the same."""
+    if not call["id"]:
+        return False
+    others = said.setdefault(call["id"], [])
+    if any(other["name"] == call["name"] and other["args"] == call["args"] for other in others):
+        return True
+    others.append(call)
+    return False

@@ -24,7 +24,7 @@ import msgspec
 from msgspec import structs
 
 from loopwright.errors import UsageError
-from loopwright.messages.calls import normal_calls
+from loopwright.messages.calls import invalid_calls, normal_calls
 from loopwright.messages.plain import is_dict
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class AIMeta(MessageMeta):
                     **rest,
                 }
                 return settle(cls, fields, content_blocks, type)
-            invalid = list(invalid_tool_calls) if invalid_tool_calls else []
+            invalid = invalid_calls(invalid_tool_calls) if invalid_tool_calls else []
             if tool_calls:
                 tool_calls, bad = normal_calls(tool_calls)
                 invalid += bad
@@ -251,6 +251,10 @@ def settle(cls: type[M], fields: dict[str, Any], blocks: Any = None, kind: Any =
         fields["content"] = list(blocks)
     if kind is not None and kind not in (cls.type, cls.__struct_config__.tag):
         raise UsageError(f"{cls.__name__} has type {cls.type!r}, not {kind!r}: leave type= out")
+    for name in ("additional_kwargs", "response_metadata"):
+        given = fields.get(name)
+        if given is not None and not is_dict(given):
+            raise UsageError(f"{cls.__name__} {name} is a dictionary, not {type(given).__name__}: leave it out")
     cls._normalise(fields)  # pyright: ignore[reportPrivateUsage]
     return make(cls, fields)
 
