@@ -34,7 +34,7 @@ from loopwright.graph.events import Event, MessageChunk, RunFinished, RunStarted
 from loopwright.graph.leaving import leave, out_of_steps
 from loopwright.graph.nodes import from_outside
 from loopwright.graph.saved import ERROR_KEY, JOINS_KEY, RAN_KEY, ended_in, joined, saved_form
-from loopwright.graph.state import fold
+from loopwright.graph.state import fold, refuse_misspelled
 from loopwright.graph.task import Task
 from loopwright.graph.telling import name_messages, tell_checkpoint, tell_end, tell_messages, tell_start, tell_step
 from loopwright.graph.types import END, START, Command, RetryPolicy, Send
@@ -220,6 +220,8 @@ class Run:
                 task.update, task.writes = answer or None, list(answer.items())
             else:
                 task.update, task.writes, task.goto = writes_of(answer, task.name)
+            if self.saver is not None:  # before they are kept: a resumed run would find the mistake again
+                refuse_misspelled(self.graph.channels, [key for key, _ in task.writes], f"Node {task.name!r} wrote")
         except Exception as error:
             if self.saver is not None:
                 await self._save_writes(task, [(ERROR_KEY, repr(error))])
@@ -391,8 +393,12 @@ class Run:
         return await self.save("loop")
 
     def _input_writes(self, given: Any) -> list[tuple[str, Any]]:
-        keys = self.graph.input_keys
-        return [(key, value) for key, value in self.graph.check_input(given, self.state).items() if key in keys]
+        keys, given = self.graph.input_keys, self.graph.check_input(given, self.state)
+        writes = [(key, value) for key, value in given.items() if key in keys]
+        if len(writes) < len(given) and (self.parent is None or self.parent.node.subgraph is None):
+            foreign = [key for key in given if key in keys or key not in self.graph.channels]
+            refuse_misspelled(keys, foreign, "The input has")
+        return writes
 
     def _check_resume(self, record: Record | None, command: Command[Any] | None) -> list[tuple[str, Any]]:
         """Raise for a call without input that there is nothing to do for; it writes nothing."""

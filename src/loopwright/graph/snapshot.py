@@ -10,6 +10,7 @@ from loopwright.errors import InvalidUpdateError, UsageError
 from loopwright.graph.engine import Run
 from loopwright.graph.nodes import Node, from_outside
 from loopwright.graph.saved import ended_in, errors_in, joined
+from loopwright.graph.state import refuse_misspelled
 from loopwright.graph.types import END, START, PregelTask, StateSnapshot
 from loopwright.graph.writes import writes_of
 from loopwright.scope import ConfigLike, RunnableConfig, merge_configs
@@ -116,6 +117,7 @@ async def update_state(
     node = _speaker(graph, run.ran, as_node)
     task = run.make_task(node, (node.name,), None)
     _, task.writes, task.goto = writes_of(values, node.name)
+    refuse_misspelled(graph.channels, [key for key, _ in task.writes], "update_state was given")
     run.claim = await run.ask(saver.claim, run.thread_id, head, run.run_id)
     await run.commit([task])
     await run.save("update")
