@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from loopwright.agents import create_agent
-from loopwright.agents.middleware import AgentMiddleware, before_model
+from loopwright.agents.middleware import AgentMiddleware, before_model, wrap_model_call, wrap_tool_call
 from loopwright.chat_models import init_chat_model
 from loopwright.checkpoint.memory import InMemorySaver
 from loopwright.errors import (
@@ -21,7 +21,7 @@ from loopwright.errors import (
     UsageError,
 )
 from loopwright.messages import HumanMessage
-from loopwright.testing import ScriptedModel, say
+from loopwright.testing import ScriptedModel, call, say
 from tests.agents.worlds import both_worlds, stream, thread
 
 RIGHT_CALL = 'agent.invoke({"messages": [{"role": "user", "content": "…"}]})'
@@ -232,6 +232,66 @@ def test_chunks_are_plain_to_everybody_else():
     token, meta = pair = stream(make(), "sync", stream_mode="messages")[0]
     assert (update == dict(update), isinstance(update, dict), list(update)) == (True, True, ["model"])
     assert (pair == (token, meta), isinstance(pair, tuple), pair[0] is token) == (True, True, True)
+
+
+# -- the two worlds -------------------------------------------------------------------------------------------------
+
+
+def test_a_plain_loop_around_astream():
+    with pytest.raises(TypeError) as raised:
+        for _ in make().astream(GIVEN):
+            pass
+    assert "write `async for chunk in agent.astream(input)`" in str(raised.value)
+    assert "without asyncio `for chunk in agent.stream(input)`" in str(raised.value)
+
+
+def test_what_python_says_itself():
+    """The words that docs/errors.md quotes. A result or a stream that claimed to be asynchronous, so as to say more,
+    would be awaited by every program that takes plain and asynchronous functions alike.
+    """
+
+    async def awaited() -> None:
+        await make().invoke(GIVEN)
+
+    async def looped() -> None:
+        async for _ in make().stream(GIVEN):
+            pass
+
+    async def indexed() -> None:
+        running = make().ainvoke(GIVEN)
+        try:
+            _ = running["messages"]
+        finally:
+            running.close()
+
+    said = []
+    for mistake in (awaited, looped, indexed):
+        with pytest.raises(TypeError) as raised:
+            asyncio.run(mistake())
+        said.append(str(raised.value).replace("can't be used in 'await' expression", "can't be awaited"))
+    assert said == [
+        "object AgentResult can't be awaited",
+        "'async for' requires an object with __aiter__ method, got generator",
+        "'coroutine' object is not subscriptable",
+    ]
+
+
+@both_worlds
+@pytest.mark.parametrize("wrap", [wrap_model_call, wrap_tool_call], ids=["model", "tool"])
+def test_an_await_that_a_hook_forgot(world, wrap):
+    @wrap
+    async def watch(request: Any, handler: Any) -> Any:
+        return handler(request)
+
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    agent = create_agent(ScriptedModel(call("look"), "done"), [look], middleware=[watch])
+    with pytest.raises(UsageError) as raised:
+        run(agent, world, GIVEN)
+    assert "watch.wrap_" in str(raised.value)
+    assert "an `await` is missing: write `return await handler(request)`" in str(raised.value)
 
 
 # -- models ---------------------------------------------------------------------------------------------------------

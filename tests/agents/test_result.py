@@ -98,16 +98,19 @@ def test_a_structured_answer_by_tool():
     closed = ToolMessage("accepted", tool_call_id="c1")
     messages = AIMessage("", tool_calls=[{**CALL, "id": "c0"}, CALL]), closed
     made = result(*messages, stop_reason="structured_answer")
-    assert (made.final, made.text) == (None, '{"city": "Köln"}')
+    assert (made.final, made.text) == (messages[0], '{"city": "Köln"}')
+    beside = result(*messages, ToolMessage("seen", tool_call_id="c0"), stop_reason="structured_answer")
+    assert (beside.final, beside.text) == (messages[0], '{"city": "Köln"}')
     orphaned = AgentResult({"messages": [closed]}, stop_reason="structured_answer")
     assert orphaned.text == "accepted"
     by_other_calls = result(AIMessage("", tool_calls=[{**CALL, "id": "c9"}]), closed, stop_reason="structured_answer")
-    assert by_other_calls.text == "accepted"
+    assert (by_other_calls.final, by_other_calls.text) == (None, "accepted")
 
 
 def test_a_structured_answer_by_provider():
-    made = result(AIMessage('{"city": "Oslo"}'), stop_reason="structured_answer")
-    assert made.text == '{"city": "Oslo"}'
+    answer = AIMessage('{"city": "Oslo"}')
+    made = result(answer, stop_reason="structured_answer")
+    assert (made.final, made.text) == (answer, '{"city": "Oslo"}')
 
 
 @pytest.mark.parametrize("reason", ["malformed_turn", "empty_turn"])

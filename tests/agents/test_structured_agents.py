@@ -72,6 +72,7 @@ def test_an_answer_tool(world, schema, name, value, reading):
     else:
         result = invoke(agent, world)
         assert (result.stop_reason, result.text) == ("structured_answer", '{"city": "Oslo"}')
+        assert result.final is result["messages"][3]
     assert result["structured_response"] == value
     assert type(result["structured_response"]) is type(value)
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai", "tool"]
@@ -91,6 +92,7 @@ def test_the_providers_own_output(world, schema, name, value, reading):
     assert model.requests[0].kwargs["response_format"]["json_schema"]["name"] == name
     if not reading:
         assert (result.stop_reason, result.text) == ("structured_answer", '{"city": "Oslo"}')
+        assert result.final is result["messages"][3]
 
 
 @both_worlds
@@ -127,6 +129,7 @@ def test_other_calls_of_the_reply_are_run_before_the_end(world):
         1,
     )
     assert [m.text for m in result["messages"] if m.type == "tool"][1] == "sunny in Rome"
+    assert (result.final is result["messages"][1], result.text) == (True, '{"city": "Oslo"}')
     assert is_valid(result["messages"])
 
 

@@ -105,11 +105,30 @@ def test_ctrl_c_stops_a_model_in_the_middle_of_its_words(place: Path) -> None:
 def test_ctrl_c_at_the_prompt_says_how_to_leave(place: Path) -> None:
     with Terminal(["chat", "slow:adding"], cwd=place) as terminal:
         terminal.expect("> ")
-        terminal.interrupt_until("/exit or Ctrl-D leaves")
+        terminal.interrupt_until("exit or Ctrl-D leaves")
         terminal.expect("> ")
         terminal.type("\x04")
         assert terminal.wait() == 0
         assert "Traceback" not in terminal.seen
+
+
+@pytest.mark.parametrize("word", ["exit", "quit", "/exit", "/quit", " Exit "])
+def test_a_word_alone_on_a_line_leaves(place: Path, word: str) -> None:
+    done = piped(place, ["chat", "slow:speaking"], f"{word}\nnever asked\n")
+    assert (done.returncode, done.stderr, done.stdout.split()) == (0, "", [">", *word.split()])
+
+
+def test_a_word_in_a_sentence_does_not_leave(place: Path) -> None:
+    done = piped(place, ["chat", "slow:adding"], "how do I exit vim?\nquit\n")
+    assert "It is 3." in done.stdout
+
+
+def test_the_greeting_says_how_to_leave(place: Path) -> None:
+    with Terminal(["chat", "slow:adding"], cwd=place) as terminal:
+        terminal.expect("slow:adding · /help shows what can be typed, exit leaves")
+        terminal.expect("> ")
+        terminal.type("quit\n")
+        assert terminal.wait() == 0
 
 
 def test_ctrl_c_in_a_pipe_ends_the_run_and_reads_on(place: Path) -> None:

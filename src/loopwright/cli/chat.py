@@ -32,7 +32,7 @@ def chat(
     with show_loading(screen):
         session = Session(made, screen, thread=thread, debug=debug)
         if screen.interactive:
-            screen.line(f"{agent or model or 'local:'} · /help shows what can be typed", "dim")
+            screen.line(f"{agent or model or 'local:'} · /help shows what can be typed, exit leaves", "dim")
         session.welcome_back()
         session.chat()
     return 0

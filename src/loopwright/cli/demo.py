@@ -77,7 +77,7 @@ def demo(screen: Screen, *, debug: bool = False) -> int:
             session.turn(question)
         screen.line("\nEach line that begins with · says why the run ended and what it took.", "dim")
         if screen.interactive:
-            screen.line("Now you: ask for the weather in a city, or for a sum. /help shows more.", "bold")
+            screen.line("Now you: ask for the weather in a city, or for a sum. /help shows more, exit leaves.", "bold")
             session.thread = "chat"
             session.chat()
     return 0

@@ -2,7 +2,7 @@
 
 Rules:
 
-- colour comes from rich (`pip install 'loopwright[cli]'`); without it, without a terminal, or with NO_COLOR set, the
+- colour comes from rich (the extra `cli`); without it, without a terminal, or with NO_COLOR set, the
   same words come plainly;
 - text of models and tools is text: an escape sequence in it is shown, not obeyed;
 - a character that the terminal's encoding lacks becomes a question mark, never an error;

@@ -27,7 +27,10 @@ HELP = """\
 /new         a new conversation; the old one keeps its thread
 /thread [ID] which thread this is, or go to another
 /usage       tokens so far
-/exit        leave (so does Ctrl-D); Ctrl-C stops a run"""
+/exit        leave (so do exit, quit and Ctrl-D); Ctrl-C stops a run"""
+
+_LEAVING = ("/exit", "/quit", "exit", "quit")
+"""Alone on a line. Nobody who types one of them means the model."""
 
 
 class Session:
@@ -50,18 +53,18 @@ class Session:
         return {"configurable": {"thread_id": self.thread}}
 
     def chat(self) -> None:
-        """Until `/exit` or the end of input."""
+        """Until one of `_LEAVING` or the end of input."""
         while True:
             try:
                 said = self.screen.ask()
-                if said is None or said.strip() in ("/exit", "/quit"):
+                if said is None or said.strip().lower() in _LEAVING:
                     return
                 if said.strip().startswith("/"):
                     self._command(said.strip())
                 elif said.strip():
                     self.turn(said)
             except KeyboardInterrupt:
-                self.screen.line("(/exit or Ctrl-D leaves)", "dim")
+                self.screen.line("(exit or Ctrl-D leaves)", "dim")
 
     def turn(self, text: str) -> RunView:
         """One run. Never raises but for a second Ctrl-C while the first one is still being obeyed."""

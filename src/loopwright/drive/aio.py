@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from contextvars import Context, copy_context
 from threading import get_ident
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from loopwright.drive.bridge import Call, answer, awaited, drain, handler_on_thread, turn_away
 from loopwright.drive.outbox import Ack, Outbox
@@ -143,6 +143,13 @@ class AioStream(AsyncIterator[Any]):
         self._items = outbox.items
         self._live = True
         self._failure: BaseException | None = None
+
+    def __iter__(self) -> NoReturn:
+        self.__del__()  # nobody will read it
+        raise TypeError(
+            "This stream is asynchronous: write `async for chunk in agent.astream(input)`, "
+            "or without asyncio `for chunk in agent.stream(input)`."
+        )
 
     def __aiter__(self) -> AioStream:
         return self

@@ -220,10 +220,11 @@ class CompiledStateGraph:
         return aio.AioStream(run.execute(input), feed.outbox, copy_context())
 
     async def run_nested(self, task: Task, given: Any) -> Any:
-        """Run as a node of another graph, on the same port."""
+        """Run as a node of another graph, on the same port; its update has the keys that the other state has."""
         run = self._run(task.port, None, None, None, None)
         try:
-            return self.result_for_parent(await InContext(run.execute(given), copy_context()))
+            values = self.result_for_parent(await InContext(run.execute(given), copy_context()))
+            return {key: value for key, value in values.items() if key in task.run.graph.channels}
         except ParentCommand as bubble:
             return structs.replace(bubble.command, graph=None)
 

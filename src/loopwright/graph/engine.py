@@ -37,7 +37,7 @@ from loopwright.graph.keeping import keep_account, save, save_task
 from loopwright.graph.leaving import leave, out_of_steps
 from loopwright.graph.saved import failed_form, paused_form, reopened_form, saved_form
 from loopwright.graph.starting import begin, mend
-from loopwright.graph.state import fold
+from loopwright.graph.state import fold, refuse_misspelled
 from loopwright.graph.stops import Stops
 from loopwright.graph.task import Task
 from loopwright.graph.telling import name_messages, tell_end, tell_messages, tell_start, tell_step
@@ -257,6 +257,8 @@ class Run:
             else:
                 nested = self.parent is not None
                 task.update, task.writes, task.goto = writes_of(answer, task.name, nested=nested)
+            if self.saver is not None:  # before they are kept: a resumed run would find the mistake again
+                refuse_misspelled(self.graph.channels, [key for key, _ in task.writes], f"Node {task.name!r} wrote")
         except GraphInterrupt as asked:
             task.interrupts = asked.interrupts
             await save_task(self, task, paused_form(task.interrupts, task.answers))

@@ -12,6 +12,7 @@ from loopwright.graph.keeping import ask, save
 from loopwright.graph.nodes import Node, from_outside
 from loopwright.graph.saved import JOINS_KEY, RAN_KEY, joined, progress_in
 from loopwright.graph.starting import open_thread, revive, settle, take
+from loopwright.graph.state import refuse_misspelled
 from loopwright.graph.types import END, START, PregelTask, StateSnapshot
 from loopwright.graph.writes import writes_of
 from loopwright.scope import ConfigLike, RunnableConfig, merge_configs
@@ -136,6 +137,7 @@ async def update_state(
     node = _speaker(graph, run.ran, as_node)
     task = run.make_task(node, (node.name,), None)
     _, task.writes, task.goto = writes_of(values, node.name)
+    refuse_misspelled(graph.channels, [key for key, _ in task.writes], "update_state was given")
     run.claim = await ask(run, "claim", run.thread_id, head, run.run_id)
     await run.commit([task])
     await save(run, "update")

@@ -23,6 +23,7 @@ from loopwright.graph.saved import (
     paused_form,
     progress_in,
 )
+from loopwright.graph.state import refuse_misspelled
 from loopwright.graph.telling import tell_checkpoint, tell_step
 from loopwright.graph.types import START, Command
 from loopwright.graph.writes import writes_of
@@ -106,8 +107,12 @@ def settle(run: Run, record: Record) -> None:
 
 
 def _input_writes(run: Run, given: Any) -> list[tuple[str, Any]]:
-    keys = run.graph.input_keys
-    return [(key, value) for key, value in run.graph.check_input(given, run.state).items() if key in keys]
+    keys, given = run.graph.input_keys, run.graph.check_input(given, run.state)
+    writes = [(key, value) for key, value in given.items() if key in keys]
+    if len(writes) < len(given) and (run.parent is None or run.parent.node.subgraph is None):
+        foreign = [key for key in given if key in keys or key not in run.graph.channels]
+        refuse_misspelled(keys, foreign, "The input has")
+    return writes
 
 
 async def _start(run: Run, record: Record | None, writes: list[tuple[str, Any]], *, is_head: bool) -> Record | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, Protocol, cast
 from weakref import WeakKeyDictionary
 
@@ -30,6 +31,7 @@ __all__ = [
     "fields_of",
     "fold",
     "merge_channels",
+    "refuse_misspelled",
     "view_of",
 ]
 
@@ -228,7 +230,7 @@ def view_of(schema: type[Any]) -> Callable[[dict[str, Any]], Any]:
 def fold(
     channels: Mapping[str, Channel],
     state: dict[str, Any],
-    writes: Iterable[tuple[str, Iterable[tuple[str, Any]]]],
+    writes: Iterable[tuple[str, Sequence[tuple[str, Any]]]],
     ephemeral: Iterable[str] = (),
 ) -> tuple[dict[str, Any], set[str]]:
     """A new state: `state` with the writes of a step's tasks, `(task name, [(key, update)])` in their order.
@@ -244,8 +246,9 @@ def fold(
     for task, updates in writes:
         for key, update in updates:
             channel = channels.get(key)
-            if channel is None:
-                continue  # a key this graph does not have is not an error: input may serve several graphs
+            if channel is None:  # passed over, unless it is all but the name of one: a node may serve several graphs
+                refuse_misspelled(channels, [name for name, _ in updates], f"Node {task!r} wrote")
+                continue
             reducer = channel.reducer
             if reducer is None or type(update) is Overwrite:
                 if key in writer:
@@ -260,6 +263,34 @@ def fold(
                 new[key] = update if channel.default is None else reducer(channel.default(), update)
             changed.add(key)
     return new, changed
+
+
+def refuse_misspelled(known: Iterable[str], keys: Iterable[str], who: str) -> None:
+    """Raise `InvalidUpdateError` for a key that is not `known` but nearly one that is; `who` begins the sentence.
+
+    Where the right key is there too, the other is a key of its own, meant for somebody else.
+    """
+    names, given = tuple(known), tuple(keys)
+    for key in given:
+        meant = None if key in names else _nearest(key, names)
+        if meant is not None and meant not in given:
+            raise InvalidUpdateError(
+                f"{who} {key!r}, which the state does not have. Did you mean {meant!r}? "
+                f"Its keys are {', '.join(map(repr, names))}."
+            )
+
+
+_NEAR: Final = 0.82
+"""Least likeness: `anwser` is an answer, `input_tokens` are no `output_tokens`."""
+
+
+@lru_cache(maxsize=256)
+def _nearest(key: Any, names: tuple[str, ...]) -> str | None:
+    """The name that a key is a slip of. Kept: a graph that is given foreign keys is given them in every step."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(key, names, 1, _NEAR) if isinstance(key, str) else []
+    return found[0] if found else None
 
 
 def _written_twice(channel: Channel, one: str, two: str) -> InvalidUpdateError:

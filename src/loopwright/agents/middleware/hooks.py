@@ -11,7 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from loopwright.agents.middleware.checks import check_arguments, check_jump_targets, is_async_callable, shortly
@@ -244,4 +244,8 @@ def check_tool_result(value: Any, hook: str, call: Any) -> Any:
 
 
 def _forgotten(value: Any) -> str:
+    """The word that a hook's author may have left out. A coroutine is closed: nobody will await it any more."""
+    if isinstance(value, Coroutine):
+        value.close()
+        return "; an `await` is missing: write `return await handler(request)`"
     return " (is a `return` missing?)" if value is None else ""

