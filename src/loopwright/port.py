@@ -19,11 +19,12 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from contextvars import Context, ContextVar
 from typing import Any, Final, TypeVar, cast
 
 from loopwright.ids import new_id
 
-__all__ = ["PAUSE", "Port", "pause"]
+__all__ = ["PAUSE", "Port", "World", "pause", "world_around"]
 
 T = TypeVar("T")
 
@@ -147,3 +148,34 @@ class Port(ABC):
         import random
 
         return random.random()
+
+
+class World(ABC):
+    """A world that keeps what begins in it: a graph that is called while `world_around` names it runs there.
+
+    The drivers of the two known worlds have functions of these names, which take the same.
+    """
+
+    @abstractmethod
+    def port(self, outbox: Any, *, asynchronous: bool) -> Port:
+        """The port of one run; `asynchronous` if its call is awaited. `outbox` is its reader's, None without one."""
+
+    @abstractmethod
+    def run(self, coroutine: Coroutine[Any, Any, T], outbox: Any, context: Context) -> T:
+        """Run a core coroutine to its end, for a plain caller."""
+
+    @abstractmethod
+    async def arun(self, coroutine: Coroutine[Any, Any, T], outbox: Any, context: Context) -> T:
+        """The same for one that awaits it."""
+
+    @abstractmethod
+    def stream(self, make: Callable[[], Coroutine[Any, Any, Any]], outbox: Any, context: Context) -> Iterator[Any]:
+        """Run a core coroutine and yield what it puts into `outbox`."""
+
+    @abstractmethod
+    def astream(self, coroutine: Coroutine[Any, Any, Any], outbox: Any, context: Context) -> AsyncIterator[Any]:
+        """The same for `async for`."""
+
+
+world_around: ContextVar[World | None] = ContextVar("loopwright_world", default=None)
+"""The world that the running code is kept in; None in the two known ones, which need none."""

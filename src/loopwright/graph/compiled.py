@@ -26,7 +26,7 @@ from loopwright.graph.stops import StopAt, Stops, stops_at
 from loopwright.graph.task import Task, no_saver
 from loopwright.graph.types import GraphOutput, StateSnapshot
 from loopwright.messages.history import add_messages
-from loopwright.port import Port
+from loopwright.port import Port, world_around
 from loopwright.scope import ConfigLike, RunnableConfig, current_scope, merge_configs
 
 if TYPE_CHECKING:
@@ -127,10 +127,12 @@ class CompiledStateGraph:
                 version=version,
             )
             return list(items)
-        outbox = _outbox_around()
+        outbox, world = _outbox_around(), world_around.get()
+        port = BlockingPort(outbox) if world is None else world.port(outbox, asynchronous=False)
         stops = interrupt_before, interrupt_after
-        run = self._run(BlockingPort(outbox), self._printing(print_mode), config, context, durability, stops)
-        values = blocking.run(run.execute(input), outbox, copy_context())
+        run = self._run(port, self._printing(print_mode), config, context, durability, stops)
+        drive = blocking.run if world is None else world.run
+        values = drive(run.execute(input), outbox, copy_context())
         return self._answer(run, values, output_keys, version)
 
     async def ainvoke(
@@ -164,10 +166,12 @@ class CompiledStateGraph:
                 version=version,
             )
             return [item async for item in items]
-        outbox = _outbox_around()
+        outbox, world = _outbox_around(), world_around.get()
+        port = aio.AioPort(outbox) if world is None else world.port(outbox, asynchronous=True)
         stops = interrupt_before, interrupt_after
-        run = self._run(aio.AioPort(outbox), self._printing(print_mode), config, context, durability, stops)
-        values = await aio.run(run.execute(input), outbox, copy_context())
+        run = self._run(port, self._printing(print_mode), config, context, durability, stops)
+        drive = aio.run if world is None else world.arun
+        values = await drive(run.execute(input), outbox, copy_context())
         return self._answer(run, values, output_keys, version)
 
     def stream(
@@ -192,9 +196,12 @@ class CompiledStateGraph:
         gives its bare value. Leaving the loop early ends the run in good order.
         """
         feed = self._feed(stream_mode, print_mode, output_keys, subgraphs=subgraphs, version=version)
+        outbox, world = feed.outbox, world_around.get()
+        port = BlockingPort(outbox, root=True) if world is None else world.port(outbox, asynchronous=False)
         stops = interrupt_before, interrupt_after
-        run = self._run(BlockingPort(feed.outbox, root=True), feed, config, context, durability, stops)
-        return blocking.stream(lambda: run.execute(input), feed.outbox, copy_context())
+        run = self._run(port, feed, config, context, durability, stops)
+        drive = blocking.stream if world is None else world.stream
+        return drive(lambda: run.execute(input), outbox, copy_context())
 
     def astream(
         self,
@@ -215,9 +222,12 @@ class CompiledStateGraph:
         from loopwright.drive import aio
 
         feed = self._feed(stream_mode, print_mode, output_keys, subgraphs=subgraphs, version=version)
+        outbox, world = feed.outbox, world_around.get()
+        port = aio.AioPort(outbox, root=True) if world is None else world.port(outbox, asynchronous=True)
         stops = interrupt_before, interrupt_after
-        run = self._run(aio.AioPort(feed.outbox, root=True), feed, config, context, durability, stops)
-        return aio.AioStream(run.execute(input), feed.outbox, copy_context())
+        run = self._run(port, feed, config, context, durability, stops)
+        drive = aio.AioStream if world is None else world.astream
+        return drive(run.execute(input), outbox, copy_context())
 
     async def run_nested(self, task: Task, given: Any) -> Any:
         """Run as a node of another graph, on the same port; its update has the keys that the other state has."""
