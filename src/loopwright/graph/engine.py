@@ -221,8 +221,9 @@ class Run:
             await self.perform(due[0])
         else:
             await self._together(todo)
-            if not all(task.done for task in due):
-                raise GraphInterrupt(tuple(asked for task in due for asked in task.interrupts))
+            open_tasks = [task for task in due if not task.done]
+            if open_tasks:
+                raise GraphInterrupt(tuple(asked for task in open_tasks for asked in task.interrupts))
         await self.commit(due)
         saved = await save(self, "loop") if self.saver is not None else None
         if self.feed is not None:

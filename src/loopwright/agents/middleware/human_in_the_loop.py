@@ -48,9 +48,7 @@ __all__ = [
 DecisionType = Literal["approve", "edit", "reject", "respond"]
 _ALL: Final[tuple[DecisionType, ...]] = ("approve", "edit", "reject", "respond")
 _EDITED: Final = "hitl_edited_tool_calls"
-_EDIT_NOTICE: Final = (
-    "A person who reviewed this call changed it before it ran; this is the result of the changed call."
-)
+_EDIT_NOTICE: Final = "A person changed this call before it ran. This is the result of the call as changed."
 
 
 class Action(TypedDict):

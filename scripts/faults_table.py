@@ -1,0 +1,39 @@
+"""Write into tests/faults/README.md where each fault report is tested, by the names of the tests."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent.parent / "tests"
+TABLE = TESTS / "faults" / "README.md"
+NAMED = re.compile(r"^(?:    )?(?:async )?def test_(B\d+)_", re.MULTILINE)
+ROW = re.compile(r"^\| (B\d+) \| (.*) \| .* \|$", re.MULTILINE)
+
+
+def where_tested() -> dict[str, list[str]]:
+    """Number -> files with a test of it, in order."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(TESTS.rglob("*.py")):
+        for number in sorted(set(NAMED.findall(path.read_text(encoding="utf-8")))):
+            found.setdefault(number, []).append(path.relative_to(TESTS).as_posix())
+    return found
+
+
+def linked(file: str) -> str:
+    here = file.removeprefix("faults/")
+    return f"[{file}]({here if here != file else '../' + file})"
+
+
+def main() -> None:
+    found = where_tested()
+
+    def row(match: re.Match[str]) -> str:
+        number, what = match.groups()
+        return f"| {number} | {what} | {', '.join(map(linked, found[number]))} |" if number in found else match.group()
+
+    TABLE.write_text(ROW.sub(row, TABLE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

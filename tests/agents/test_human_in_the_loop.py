@@ -1,0 +1,283 @@
+"""Reviews of tool calls: what a person decides is what is stored, what runs, and what the model is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from loopwright.agents import create_agent
+from loopwright.agents.middleware import HumanInTheLoopMiddleware
+from loopwright.checkpoint.memory import InMemorySaver
+from loopwright.errors import InvalidAnswerError, UsageError
+from loopwright.messages import AIMessage
+from loopwright.testing import ScriptedModel, call, use
+from loopwright.tools import tool
+from loopwright.types import Command
+from tests.agents.worlds import World, both_worlds, invoke, is_valid, shown, stream, thread
+
+ALL = ["approve", "edit", "reject", "respond"]
+
+
+class Bench:
+    """An agent whose `send` is reviewed and whose `look` is not, and what these have done."""
+
+    def __init__(self, *calls: Any, on: Any = True, more: Any = (), **options: Any) -> None:
+        self.effects: list[str] = []
+
+        @tool
+        def send(to: str, count: int = 1) -> str:
+            """Send."""
+            self.effects.append(f"{to} x{count}")
+            return f"sent to {to}"
+
+        @tool
+        def look(at: str) -> str:
+            """Look."""
+            self.effects.append(f"looked at {at}")
+            return at
+
+        self.model = ScriptedModel(use(*(calls or [call("send", {"to": "Ada"}, "c1")])), "done", *more)
+        review = HumanInTheLoopMiddleware({"send": on}, **options)
+        self.agent = create_agent(self.model, [send, look], middleware=[review], checkpointer=InMemorySaver())
+
+    def start(self, world: World) -> Any:
+        return invoke(self.agent, world, config=thread())
+
+    def decide(self, world: World, *decisions: Any) -> Any:
+        return invoke(self.agent, world, Command(resume={"decisions": list(decisions)}), thread())
+
+
+def approve() -> Any:
+    return {"type": "approve"}
+
+
+def edit(name: str = "send", **args: Any) -> Any:
+    return {"type": "edit", "edited_action": {"name": name, "args": args}}
+
+
+@both_worlds
+def test_the_question_says_what_would_run_and_what_may_be_decided(world: World):
+    bench = Bench()
+    (asked,) = bench.start(world).interrupts
+    assert asked.value == {
+        "action_requests": [
+            {
+                "name": "send",
+                "args": {"to": "Ada"},
+                "description": "Tool execution requires approval\n\nTool: send\nArgs: {'to': 'Ada'}",
+            }
+        ],
+        "review_configs": [{"action_name": "send", "allowed_decisions": ALL}],
+    }
+    assert bench.effects == []
+    assert bench.decide(world, approve()).text == "done"
+    assert bench.effects == ["Ada x1"]
+    assert len(bench.model.requests) == 2
+
+
+@both_worlds
+def test_B34_an_edit_is_what_is_stored_what_runs_and_what_the_model_is_told(world: World):
+    bench = Bench()
+    first = bench.start(world)["messages"][-1]
+    result = bench.decide(world, edit(to="Bob", count=2))
+    assert bench.effects == ["Bob x2"]
+    stored, told = result["messages"][1], bench.model.requests[-1].messages[1]
+    assert [message.tool_calls[0]["args"] for message in (stored, told)] == [{"to": "Bob", "count": 2}] * 2
+    assert first.tool_calls[0]["args"] == {"to": "Ada"}, "the caller's message is not changed"
+    assert result["messages"][2].text == (
+        "A person changed this call before it ran. This is the result of the call as changed.\n\nsent to Bob"
+    )
+
+
+@both_worlds
+def test_an_edit_may_name_another_tool(world: World):
+    bench = Bench(edit_notice=None)
+    bench.start(world)
+    result = bench.decide(world, edit("look", at="it"))
+    assert bench.effects == ["looked at it"]
+    assert (result["messages"][1].tool_calls[0]["name"], result["messages"][2].text) == ("look", "it")
+
+
+@both_worlds
+def test_blocks_that_repeat_a_call_are_edited_along(world: World):
+    block = {"type": "tool_use", "id": "c1", "name": "send", "input": {"to": "Ada"}}
+    reply = AIMessage([{"type": "text", "text": "I send"}, block], tool_calls=[call("send", {"to": "Ada"}, "c1")])
+    bench = Bench()
+    bench.model = ScriptedModel(reply, "done")
+    agent = create_agent(
+        bench.model,
+        list(bench.agent.tools.values()),
+        middleware=[HumanInTheLoopMiddleware({"send": True})],
+        checkpointer=InMemorySaver(),
+    )
+    invoke(agent, world, config=thread())
+    result = invoke(agent, world, Command(resume={"decisions": [edit(to="Bob")]}), thread())
+    assert result["messages"][1].content[1] == {**block, "input": {"to": "Bob"}}
+
+
+@both_worlds
+def test_a_rejected_call_never_runs_and_its_siblings_do(world: World):
+    bench = Bench(call("send", {"to": "Ada"}, "c1"), call("look", {"at": "x"}, "c2"), call("send", {"to": "Bob"}, "c3"))
+    (asked,) = bench.start(world).interrupts
+    assert [action["args"]["to"] for action in asked.value["action_requests"]] == ["Ada", "Bob"]
+    assert bench.effects == []
+    result = bench.decide(world, {"type": "reject", "message": "not her"}, approve())
+    assert sorted(bench.effects) == ["Bob x1", "looked at x"]
+    results = {message.tool_call_id: message for message in result["messages"] if message.type == "tool"}
+    assert (results["c1"].status, results["c1"].text) == ("error", "The user rejected the call of 'send': not her")
+    assert (results["c2"].text, results["c3"].text) == ("x", "sent to Bob")
+    assert is_valid(result["messages"])
+
+
+@both_worlds
+def test_a_rejection_without_reason_goes_back_to_the_model(world: World):
+    bench = Bench()
+    bench.start(world)
+    result = bench.decide(world, {"type": "reject"})
+    assert shown(result["messages"])[2:] == [
+        (
+            "tool",
+            "The user rejected the call of 'send'. Do not call it again in the same way unless you are asked to.",
+        ),
+        ("ai", "done"),
+    ]
+
+
+@both_worlds
+def test_a_person_answers_in_the_tools_place(world: World):
+    bench = Bench()
+    bench.start(world)
+    result = bench.decide(world, {"type": "respond", "message": "I did it"})
+    assert bench.effects == []
+    assert (result["messages"][2].text, result["messages"][2].status) == ("I did it", "success")
+
+
+@both_worlds
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"decisions": [approve(), approve()]}, "has 1 actions, and the answer 2 decisions"),
+        ({"decisions": []}, "has 1 actions, and the answer 0 decisions"),
+        ("yes", "The answer 'yes' holds no decisions"),
+        ({"decisions": ["approve"]}, "holds no decisions"),
+        ({"decisions": [{"type": "ok"}]}, "decision 'ok' is not allowed for tool 'send'; 'approve', 'edit'"),
+        ({"decisions": [edit(to="Ada", count="many")]}, r"The edited call does not fit(.|\n)*count"),
+        (
+            {"decisions": [edit("nope", to="Ada")]},
+            "names tool 'nope', which this agent does not have; it has 'look', 'send'",
+        ),
+        ({"decisions": [{"type": "edit"}]}, "needs the whole call"),
+        ({"decisions": [{"type": "respond"}]}, "needs the result"),
+    ],
+)
+def test_a_wrong_answer_is_the_callers_to_see_and_may_be_given_again(world: World, answer: Any, words: str):
+    bench = Bench()
+    asked = bench.start(world).interrupts
+    with pytest.raises(InvalidAnswerError, match=words):
+        invoke(bench.agent, world, Command(resume=answer), thread())
+    assert bench.agent.get_state(thread()).interrupts == asked
+    assert bench.decide(world, approve()).text == "done"
+    assert bench.effects == ["Ada x1"]
+
+
+@both_worlds
+def test_what_may_be_decided_can_be_narrowed_and_described(world: World):
+    schema = {"type": "object"}
+    config = {
+        "allowed_decisions": ["approve", "reject"],
+        "description": lambda call, state, runtime: f"{call['name']}? ({len(state['messages'])})",
+        "args_schema": schema,
+    }
+    bench = Bench(on=config)
+    (asked,) = bench.start(world).interrupts
+    assert asked.value["action_requests"][0]["description"] == "send? (2)"
+    assert asked.value["review_configs"] == [
+        {"action_name": "send", "allowed_decisions": ["approve", "reject"], "args_schema": schema}
+    ]
+    with pytest.raises(InvalidAnswerError, match="'edit' is not allowed"):
+        bench.decide(world, edit(to="Bob"))
+
+
+@both_worlds
+def test_a_condition_says_which_calls_are_reviewed(world: World):
+    config = {"allowed_decisions": ["approve"], "when": lambda request: request.tool_call["args"]["count"] > 1}
+    bench = Bench(call("send", {"to": "Ada", "count": 1}), call("send", {"to": "Bob", "count": 9}), on=config)
+    (asked,) = bench.start(world).interrupts
+    assert [action["args"]["to"] for action in asked.value["action_requests"]] == ["Bob"]
+    bench.decide(world, approve())
+    assert sorted(bench.effects) == ["Ada x1", "Bob x9"]
+
+
+@both_worlds
+def test_per_call_there_is_a_question_for_each(world: World):
+    bench = Bench(call("send", {"to": "Ada"}, "c1"), call("send", {"to": "Bob"}, "c2"), interrupt_mode="per_call")
+    first, second = bench.start(world).interrupts
+    assert first.value["action_requests"][0]["args"] == {"to": "Ada"}
+    left = invoke(bench.agent, world, Command(resume={second.id: {"decisions": [edit(to="Eve")]}}), thread())
+    assert (left.interrupts, bench.effects) == ((first,), [])
+    invoke(bench.agent, world, Command(resume={"type": "approve"}), thread())
+    assert sorted(bench.effects) == ["Ada x1", "Eve x1"]
+
+
+@both_worlds
+def test_False_and_tools_that_are_not_named_run_through(world: World):
+    bench = Bench(on=False)
+    assert bench.start(world).text == "done"
+    bench = Bench(call("look", {"at": "x"}))
+    assert bench.start(world).text == "done"
+
+
+@both_worlds
+def test_reviews_are_shown_in_streams(world: World):
+    bench = Bench()
+    chunks = stream(bench.agent, world, config=thread(), stream_mode="updates")
+    assert [list(chunk) for chunk in chunks] == [["model"], ["__interrupt__"]]
+    chunks = stream(bench.agent, world, Command(resume={"decisions": [approve()]}), thread(), stream_mode="updates")
+    assert [next(iter(chunk)) for chunk in chunks] == [
+        "HumanInTheLoopMiddleware.after_model",
+        "tools",
+        "model",
+        "HumanInTheLoopMiddleware.after_model",
+    ]
+
+
+def test_without_a_checkpointer_the_model_is_not_asked():
+    model = ScriptedModel("never")
+    agent = create_agent(model, middleware=[HumanInTheLoopMiddleware({"send": True})])
+    with pytest.raises(UsageError, match="HumanInTheLoopMiddleware needs a checkpointer"):
+        agent.invoke({"messages": "hi"})
+    assert model.requests == []
+
+
+@pytest.mark.parametrize("wrong", ["yes", {}, {"allowed_decisions": ["maybe"]}, {"allowed_decisions": []}, 3])
+def test_a_wrong_configuration_is_refused(wrong: Any):
+    with pytest.raises(UsageError, match=r"interrupt_on\['send'\]"):
+        HumanInTheLoopMiddleware({"send": wrong})
+
+
+def test_a_wrong_mode_is_refused():
+    with pytest.raises(UsageError, match="per_call"):
+        HumanInTheLoopMiddleware({"send": True}, interrupt_mode="each")  # type: ignore[arg-type]
+
+
+@both_worlds
+def test_the_reviewed_agent_in_a_tool_of_another(world: World):
+    bench = Bench()
+
+    @tool
+    async def delegate() -> str:
+        """Delegate."""
+        return (await inner.ainvoke({"messages": "go"})).text
+
+    inner = create_agent(
+        bench.model,
+        list(bench.agent.tools.values()),
+        middleware=[HumanInTheLoopMiddleware({"send": True})],
+    )
+    outer = create_agent(ScriptedModel(use(call("delegate")), "all done"), [delegate], checkpointer=InMemorySaver())
+    assert len(invoke(outer, world, config=thread()).interrupts) == 1
+    with pytest.raises(InvalidAnswerError):
+        invoke(outer, world, Command(resume="yes"), thread())
+    assert invoke(outer, world, Command(resume={"decisions": [approve()]}), thread()).text == "all done"
+    assert bench.effects == ["Ada x1"]
