@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +18,16 @@ from loopwright.checkpoint.memory import InMemorySaver
 from loopwright.errors import (
     EmptyInputError,
     InputTypeError,
+    InvalidUpdateError,
     MissingExtraError,
     ToolDefinitionError,
     UsageError,
 )
-from loopwright.messages import HumanMessage
+from loopwright.messages import AIMessage, HumanMessage
 from loopwright.testing import ScriptedModel, call, say
+from loopwright.tools import tool
+from loopwright.types import Command
+from tests.agents import test_known_slips as slips
 from tests.agents.worlds import both_worlds, stream, thread
 
 RIGHT_CALL = 'agent.invoke({"messages": [{"role": "user", "content": "…"}]})'
@@ -219,7 +225,7 @@ def test_the_loop_of_tokens_around_the_updates(world):
 
 @both_worlds
 @pytest.mark.parametrize("name", ["items", "content", "text"])
-def test_the_loop_of_updates_around_the_tokens(world, name):
+def test_the_loop_of_updates_around_pairs(world, name):
     chunk = stream(make(), world, stream_mode="messages")[0]
     with pytest.raises(AttributeError) as raised:
         getattr(chunk, name)
@@ -372,3 +378,126 @@ def test_a_tool_without_a_description():
 def test_what_is_no_middleware(middleware, words):
     with pytest.raises(UsageError, match=words):
         make(middleware=middleware)
+
+
+# -- what an agent is made of ---------------------------------------------------------------------------------------
+
+
+def test_a_class_of_models():
+    with pytest.raises(UsageError, match=r"ScriptedModel.*class.*ScriptedModel\("):
+        create_agent(ScriptedModel)  # pyright: ignore[reportArgumentType]
+
+
+def test_two_tools_of_one_name():
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    @tool("look")
+    def stare() -> str:
+        """Look for long."""
+        return "seen"
+
+    with pytest.raises(ToolDefinitionError) as raised:
+        make(tools=[look, stare])
+    assert str(raised.value).count("look") >= 2
+    assert '@tool("' in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"prompt": "a", "system_prompt": "b"}, "prompt= is another spelling of system_prompt="),
+        ({"prompt": lambda state: "x"}, "use @dynamic_prompt"),
+    ],
+    ids=["both", "function"],
+)
+def test_prompts(options, words):
+    with pytest.raises(UsageError, match=words):
+        make(**options)
+
+
+@both_worlds
+def test_a_command_without_a_result(world):
+    def put() -> Command[Any]:
+        """Put."""
+        return Command(update={"messages": []})
+
+    agent = create_agent(ScriptedModel(call("put"), "done"), [put])
+    result = run(agent, world, GIVEN)["messages"][2]
+    assert (result.status, "ToolMessage" in result.text) == ("error", True)
+
+
+def test_a_message_that_is_assigned_to():
+    message = AIMessage("a")
+    with pytest.raises(AttributeError, match=r"messages do not change: write message\.model_copy\(update="):
+        message.content = "b"  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@both_worlds
+def test_a_misspelled_key(world):
+    @before_model
+    def note(state: Any, runtime: Any) -> Any:
+        return {"mesages": ["look"]}
+
+    with pytest.raises(InvalidUpdateError, match=r"wrote 'mesages', .* Did you mean 'messages'\?"):
+        run(make(middleware=[note]), world, GIVEN)
+
+
+def test_checkpoints_without_a_checkpointer():
+    with pytest.raises(UsageError, match=r"checkpointer=InMemorySaver\(\)"):
+        make().stream(GIVEN, stream_mode="checkpoints")
+
+
+# -- the page -------------------------------------------------------------------------------------------------------
+
+ROWS: dict[str, Callable[..., Any]] = {
+    '`agent.invoke("hi")`': test_a_string,
+    '`agent.invoke(HumanMessage("hi"))`, a bare list': test_a_bare_message,
+    '`agent.invoke({})`, `{"message": "hi"}`': test_no_messages,
+    "`agent.invoke(None, config)` on a fresh thread": test_none_on_a_fresh_thread,
+    "`agent.invoke(None)` without a checkpointer": test_none_without_a_checkpointer,
+    '`{"messages": [{"rôle": "user", …}]}`': test_a_message_that_is_none,
+    'a misspelled key in an input or an update: `return {"mesages": […]}`': test_a_misspelled_key,
+    "`result.messages`": test_result_messages,
+    "`result.content`, `.output`, `.message`, `.response`, `.final_output`": test_result_content,
+    'no `thread_id`, `{"thread_id": "1"}` at the top of `config`': test_thread_id,
+    "`thread_id` empty or a number": test_thread_id,
+    "`checkpointer=InMemorySaver`, `True`, a path, another object": test_a_checkpointer_that_is_none,
+    "`checkpointer=` a context manager": test_a_checkpointer_that_was_not_entered,
+    '`stream_mode="token"`, also in a list': test_a_stream_mode_that_does_not_exist,
+    "`chunk.content`, `chunk.text` of the default mode": test_tokens_expected_from_the_default_mode,
+    '`chunk["messages"]` of the default mode': test_a_chunk_taken_for_the_answer,
+    "`for chunk, meta in agent.stream(input)`": test_the_loop_of_tokens_around_the_updates,
+    '`chunk.items()`, `chunk.content`, `chunk.text` in `stream_mode="messages"`': test_the_loop_of_updates_around_pairs,
+    '`agent.stream(input, "messages")`, `agent.invoke(input, "1")`': slips.test_a_mode_by_position_is_no_config,
+    "`for chunk in agent.astream(input)`": test_a_plain_loop_around_astream,
+    "`async for chunk in agent.stream(input)`": test_what_python_says_itself,
+    "`await agent.invoke(input)`": test_what_python_says_itself,
+    '`agent.ainvoke(input)["messages"]`': test_what_python_says_itself,
+    "an async wrap hook: `return handler(request)`": test_an_await_that_a_hook_forgot,
+    '`stream_mode="checkpoints"` without a checkpointer': test_checkpoints_without_a_checkpointer,
+    '`create_agent("nobody:model")`': test_a_model_string,
+    "a key is missing": test_a_model_string,
+    "an extra is missing": test_a_missing_extra,
+    "`create_agent(ScriptedModel)`": test_a_class_of_models,
+    "two middlewares of one name": test_two_middlewares_of_one_name,
+    "`middleware=[Counter]`": test_what_is_no_middleware,
+    "`middleware=Counter()`": test_what_is_no_middleware,
+    "`middleware=[function]`": test_what_is_no_middleware,
+    '`tools=look`, `tools="look"`': slips.test_one_tool_where_a_list_is_meant,
+    '`limits={"model_calls": 2}`, `limits=5`': slips.test_limits_that_are_none,
+    "a tool without a docstring": test_a_tool_without_a_description,
+    "two tools of one name": test_two_tools_of_one_name,
+    "`prompt=` and `system_prompt=`": test_prompts,
+    "`prompt=` given a function": test_prompts,
+    "a tool that returns a `Command` without a result for its call": test_a_command_without_a_result,
+    '`message.content = "…"`': test_a_message_that_is_assigned_to,
+}
+"""The first column, and the test of it."""
+
+
+def test_each_row_of_the_page_has_its_test():
+    page = (Path(__file__).parents[2] / "docs/errors.md").read_text(encoding="utf-8")
+    table = page.partition("| written | told | right |\n")[2].partition("\n\n")[0].splitlines()[1:]
+    assert list(ROWS) == [row.split(" | ")[0].removeprefix("| ") for row in table]

@@ -67,6 +67,14 @@ def test_an_update_from_outside_takes_the_thread_from_nobody(world: World) -> No
 
 
 @both_worlds
+def test_a_command_from_outside(world: World) -> None:
+    graph = chain(Notes, ("write", lambda state: {"answers": ["a"]}), checkpointer=InMemorySaver())
+    world.invoke(graph, {"question": "why?"}, thread("1"))
+    with pytest.raises(InvalidUpdateError, match="The command's update has 'answer', "):
+        world.invoke(graph, Command(update={"answer": ["b"]}), thread("1"))
+
+
+@both_worlds
 def test_a_slip_is_mended_and_the_thread_goes_on(world: World) -> None:
     """The slip was not kept: the node runs again, and its neighbour does not."""
     keys, ran = ["answer"], []

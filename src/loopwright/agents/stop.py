@@ -11,7 +11,7 @@
     seconds               more time than allowed
     repeats               the same call gave the same result, turn after turn
     failures              one tool failed again and again
-    interrupted         kept: the run waits for an answer from outside
+    interrupted         the run waits for an answer from outside
     cancelled           kept: the caller or the reader has ended it
     malformed_turn      the model's reply could not be read, and asking again did not help
     empty_turn          the model said nothing and asked for nothing

@@ -141,6 +141,9 @@ def _check_resume(run: Run, record: Record | None, command: Command[Any] | None)
     """The answers that a call without input brings. Raises for one that there is nothing to do for."""
     if record is None:
         raise EmptyInputError(run.graph.nothing_to_resume(has_saver=run.saver is not None))
+    if command is not None and command.update is not None:
+        _, writes, _ = writes_of(command, START)
+        refuse_misspelled(run.graph.channels, [key for key, _ in writes], "The command's update has")
     if command is None or command.resume is None:
         return {}
     return answers_for(open_in(record), command.resume, run.thread_id, is_paused=bool(record.pending))
