@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopwright.errors import UsageError
 from loopwright.scope import current_scope, ensure_config, merge_configs
 
 configs: Any = st.fixed_dictionaries(
@@ -84,3 +85,47 @@ def test_merging_two_and_two_is_merging_all(a, b, c):
 
 def test_there_is_no_scope_outside_of_a_run():
     assert contextvars.Context().run(current_scope.get) is None
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"tags": "x"}, r"config\['tags'\] is a list of texts; got 'x'. Write config=\{'tags': \[\"tag\"\]\}"),
+        ({"metadata": ["a"]}, r"config\['metadata'\] is a dict; got \['a'\]"),
+        ({"configurable": "t1"}, r"Write config=\{'configurable': \{\"thread_id\": \"1\"\}\}"),
+        ({"callbacks": 5}, r"config\['callbacks'\] is a list of handlers; got 5"),
+        ({"run_name": 5}, r"config\['run_name'\] is a text; got 5"),
+    ],
+    ids=str,
+)
+def test_values_of_a_config_have_their_form(config: Any, words: str):
+    """At every door: agents, threads, models and tools."""
+    from loopwright.agents import create_agent
+    from loopwright.checkpoint.memory import InMemorySaver
+    from loopwright.testing import ScriptedModel
+    from loopwright.tools import tool
+
+    @tool
+    def act() -> str:
+        """Act."""
+        return "acted"
+
+    model = ScriptedModel("hi")
+    agent = create_agent(model, [act], checkpointer=InMemorySaver())
+    doors: list[Any] = [
+        lambda: agent.invoke({"messages": "hi"}, config),
+        lambda: list(agent.stream({"messages": "hi"}, config)),
+        lambda: agent.get_state(config),
+        lambda: agent.with_config(config),
+        lambda: agent.with_config(**config),
+        lambda: model.invoke("hi", config),
+        lambda: act.invoke({}, config),
+    ]
+    for door in doors:
+        with pytest.raises(UsageError, match=words):
+            door()
+
+
+def test_none_says_nothing_in_a_config():
+    nothing = dict.fromkeys(("tags", "metadata", "configurable", "callbacks", "run_name"))
+    assert ensure_config(nothing) == nothing

@@ -83,6 +83,17 @@ class LoopwrightError(Exception):
 
     state: dict[str, Any] | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Made again from its words and all it carries, whatever its constructor asks for."""
+        return _restored, (type(self), self.args, dict(self.__dict__))
+
+
+def _restored(kind: type[LoopwrightError], args: tuple[Any, ...], carried: dict[str, Any]) -> LoopwrightError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(carried)
+    return error
+
 
 class UsageError(LoopwrightError, ValueError):
     """A call or a definition that cannot work. The message shows what to write instead."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypedDict, cast
 
 from loopwright.errors import UsageError
 
@@ -21,6 +21,7 @@ __all__ = [
     "RunnableConfig",
     "Scope",
     "StreamWriter",
+    "check_config",
     "current_scope",
     "ensure_config",
     "merge_configs",
@@ -90,6 +91,7 @@ current_scope: ContextVar[Scope | None] = ContextVar("loopwright_scope", default
 
 def ensure_config(config: RunnableConfig | Mapping[str, Any] | None) -> RunnableConfig:
     """A shallow copy to work on; the caller's dictionary is never changed."""
+    check_config(config)
     return cast(RunnableConfig, dict(config)) if config else cast(RunnableConfig, {})
 
 
@@ -119,6 +121,43 @@ def merge_configs(*configs: RunnableConfig | Mapping[str, Any] | None) -> Runnab
             else:
                 merged[key] = value
     return cast(RunnableConfig, merged)
+
+
+def check_config(config: ConfigLike | None) -> None:
+    """Raise `UsageError` for a key of the caller's config that has another type than it must have."""
+    if not config or not isinstance(cast("Any", config), Mapping):
+        return
+    for key, value in config.items():
+        form = _FORMS.get(key)
+        if form is not None and value is not None and not form[0](value):
+            raise UsageError(f"config[{key!r}] is {form[1]}; got {value!r:.60}. Write config={{{key!r}: {form[2]}}}.")
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _is_listing(value: Any) -> bool:
+    return isinstance(value, (list, tuple, set, frozenset))
+
+
+def _may_be_handlers(value: Any) -> bool:
+    """A list, one handler, or a manager of another library: anything but plain data."""
+    return not isinstance(value, (str, bytes, int, float, Mapping))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+_FORMS: Final[dict[str, tuple[Callable[[Any], bool], str, str]]] = {
+    "configurable": (_is_mapping, "a dict", '{"thread_id": "1"}'),
+    "metadata": (_is_mapping, "a dict", '{"user": "ann"}'),
+    "tags": (_is_listing, "a list of texts", '["tag"]'),
+    "callbacks": (_may_be_handlers, "a list of handlers", "[handler]"),
+    "run_name": (_is_text, "a text", '"name"'),
+}
+"""Keys of a config: whether a value will do, the form in words, an example."""
 
 
 def whole_config(config: RunnableConfig | Mapping[str, Any] | None) -> RunnableConfig:

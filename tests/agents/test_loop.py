@@ -434,8 +434,8 @@ def test_the_last_turn():
     turn = last_turn([HumanMessage("hi"), first, ToolMessage("0", tool_call_id="a"), reply, *results])
     assert (turn.reply, list(turn.results), turn.last) == (reply, results, results[0])
     assert [c["id"] for c in turn.open] == ["c"]
-    assert turn.result_of(turn.calls[0]) is results[0]
-    assert turn.result_of(turn.calls[1]) is None
+    assert turn.answers()["b"] is results[0]
+    assert turn.paired() == [results[0], None]
 
 
 @pytest.mark.parametrize(

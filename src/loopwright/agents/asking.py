@@ -9,6 +9,7 @@ answer inside of them, so that a hook sees the result.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from operator import is_
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from loopwright.agents.answers import AnswerPlan, plan_answers
@@ -165,7 +166,7 @@ class Asker:
         replies: list[tuple[ModelResponse[Any], Reply]] = []
 
         async def innermost(request: ModelRequest[Any]) -> ModelResponse[Any]:
-            reply = await self._ask_as(task, request)
+            reply = await self._ask_as(task, request, messages)
             response = ModelResponse[Any](list(reply.messages), reply.structured)
             replies.append((response, reply))
             return response
@@ -195,8 +196,8 @@ class Asker:
             runtime=task.runtime,
         )
 
-    async def _ask_as(self, task: Task, request: ModelRequest[Any]) -> Reply:
-        """Call the model as a hook wants it."""
+    async def _ask_as(self, task: Task, request: ModelRequest[Any], history: list[AnyMessage]) -> Reply:
+        """Call the model as a hook wants it; `history` is what the hooks were given, which is valid."""
         plan = (
             self.plan
             if request.response_format is self.strategy
@@ -209,7 +210,9 @@ class Asker:
             self._check_offer(request.tools)
             bound = self._bind(request.model, request.tools, request.tool_choice, request.model_settings, plan)
         system = request.system_message
-        messages = _valid(request.messages)
+        messages = request.messages
+        if len(messages) != len(history) or not all(map(is_, messages, history)):
+            messages = _valid(messages)
         sent = list(messages) if system is None else [system, *messages]
         return await self._called(task, bound, sent, messages, plan)
 

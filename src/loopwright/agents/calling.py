@@ -94,9 +94,10 @@ class Caller:
         """The result that answers the caller in the model's place, None if there is none."""
         if not self.any_direct:
             return None
+        answers = turn.answers()
         for call in turn.calls:
             tool = self.tools.get(call["name"])
-            result = turn.result_of(call)
+            result = answers.get(call["id"])
             if tool is not None and tool.return_direct and result is not None and result.status != "error":
                 return result
         return None

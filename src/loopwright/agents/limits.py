@@ -146,6 +146,9 @@ class _Seen(Struct):
     restored: bool = False
 
 
+_FEW: Final = 16
+
+
 def _found(turn: list[_Seen], name: str, args: Any, content: Any) -> _Seen | None:
     """The call of a turn that had these arguments and this result."""
     for seen in turn:
@@ -157,6 +160,34 @@ def _found(turn: list[_Seen], name: str, args: Any, content: Any) -> _Seen | Non
         elif seen.content == content and seen.args == args:
             return seen
     return None
+
+
+class _Turn:
+    """The calls of one turn. Few are compared one by one; of many, each is looked up by its digest."""
+
+    __slots__ = ("_by_digest", "seen")
+
+    def __init__(self, seen: list[_Seen]) -> None:
+        self.seen = seen
+        self._by_digest: dict[tuple[str, str, str], _Seen] | None = None
+
+    def find(self, name: str, args: Any, content: Any) -> _Seen | None:
+        if len(self.seen) <= _FEW:
+            return _found(self.seen, name, args, content)
+        if self._by_digest is None:
+            self._by_digest = {_key(seen): seen for seen in self.seen}
+        return self._by_digest.get((name, _digest(args), _digest(content)))
+
+    def add(self, seen: _Seen) -> None:
+        self.seen.append(seen)
+        if self._by_digest is not None:
+            self._by_digest[_key(seen)] = seen
+
+
+def _key(seen: _Seen) -> tuple[str, str, str]:
+    if seen.restored:
+        return seen.name, seen.args, seen.content
+    return seen.name, _digest(seen.args), _digest(seen.content)
 
 
 class Budget:
@@ -232,7 +263,7 @@ class Budget:
         self._unpriced = False
         self._elapsed_before = 0.0
         self._started = clock()
-        self._last_turn: list[_Seen] = []
+        self._last_turn = _Turn([])
         self._failing: dict[str, int] = {}
 
     # -- what the loop asks and tells ------------------------------------------------------------------------------
@@ -289,7 +320,7 @@ class Budget:
         """Tell the calls of a turn and their results, in the same order; None where a call has no result message."""
         limits, failing, before = self.limits, self._failing, self._last_turn
         reached: Reached | None = None
-        turn: list[_Seen] = []
+        turn = _Turn([])
         for call, result in zip(calls, results, strict=True):
             if result is None:
                 continue
@@ -303,11 +334,11 @@ class Budget:
             if limits.repeats is None:
                 continue
             args, content = call["args"], result.content
-            if turn and _found(turn, name, args, content) is not None:
+            if turn.seen and turn.find(name, args, content) is not None:
                 continue
-            seen = _found(before, name, args, content)
+            seen = before.find(name, args, content)
             streak = 1 if seen is None else seen.streak + 1
-            turn.append(_Seen(name, args, content, streak))
+            turn.add(_Seen(name, args, content, streak))
             if streak >= limits.repeats:
                 reached = reached or Reached("repeats", streak, limits.repeats, name)
         self._last_turn = turn
@@ -415,7 +446,7 @@ class Budget:
                     [seen.name, seen.args, seen.content, seen.streak]
                     if seen.restored
                     else [seen.name, _digest(seen.args), _digest(seen.content), seen.streak]
-                    for seen in self._last_turn
+                    for seen in self._last_turn.seen
                 ],
                 dict(self._failing),
                 dict(self._input_details),
@@ -441,7 +472,7 @@ class Budget:
             self.model_calls, self.tool_calls, self.granted = figures[:3]
             self._input, self._output, self._total = figures[3:6]
             self._elapsed_before, self._started = figures[6], self.clock()
-            self._last_turn = [_Seen(*seen, restored=True) for seen in figures[7]]
+            self._last_turn = _Turn([_Seen(*seen, restored=True) for seen in figures[7]])
             self._failing = dict(figures[8])
             self._input_details, self._output_details = dict(figures[9]), dict(figures[10])
             self._estimated, self._cost, self._unpriced = figures[11:14]

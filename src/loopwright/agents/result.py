@@ -41,6 +41,20 @@ class _Report(Struct, frozen=True):
     said: str | None
 
 
+_SHOWN: Final = 20
+"""Messages in the `repr` of a result."""
+
+
+class _Left:
+    """So many messages that are not shown."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __repr__(self) -> str:
+        return f"... {self.count:,} earlier"
+
+
 class AgentResult(dict[str, Any], Generic[ResponseT]):
     """The final state of a run. Compares, copies and pickles as a dictionary; attributes are copied along."""
 
@@ -126,6 +140,15 @@ class AgentResult(dict[str, Any], Generic[ResponseT]):
                     return (None if call is None else message), call
             after = message
         return None, None
+
+    def __repr__(self) -> str:
+        """As a dict, with the last messages of a long history: `asyncio.run` writes out what its coroutine returned."""
+        messages = self._messages()
+        left = len(messages) - _SHOWN
+        shown: dict[str, Any] = dict(self)
+        if left > 0:
+            shown["messages"] = [_Left(left), *messages[-_SHOWN:]]
+        return repr(shown)
 
     def _messages(self) -> list[Any]:
         return cast("list[Any]", self.get("messages") or [])

@@ -53,9 +53,6 @@ class MultipleStructuredOutputsError(StructuredOutputError):
         self.tool_names = tool_names
         self.ai_message = ai_message
 
-    def __reduce__(self) -> Any:
-        return type(self), (self.tool_names, self.ai_message)
-
 
 class StructuredOutputValidationError(StructuredOutputError):
     """The model's answer does not fit the schema. `source` is the validator's error."""
@@ -66,9 +63,6 @@ class StructuredOutputValidationError(StructuredOutputError):
         self.source = source
         self.ai_message = ai_message
         self.__cause__ = source
-
-    def __reduce__(self) -> Any:
-        return type(self), (self.tool_name, self.source, self.ai_message)
 
 
 class MissingStructuredOutputError(StructuredOutputError):
@@ -83,9 +77,6 @@ class MissingStructuredOutputError(StructuredOutputError):
         )
         self.tool_names = tool_names
         self.ai_message = ai_message
-
-    def __reduce__(self) -> Any:
-        return type(self), (self.tool_names, self.ai_message)
 
 
 def _sentence_of(error: Exception) -> str:

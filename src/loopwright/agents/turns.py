@@ -39,11 +39,13 @@ class Turn:
         """Calls without a result yet. Two calls with one id need two results."""
         if not self.results:
             return self.calls
-        answered = [result.tool_call_id for result in self.results]
+        left: dict[str, int] = {}
+        for result in self.results:
+            left[result.tool_call_id] = left.get(result.tool_call_id, 0) + 1
         waiting: list[Mapping[str, Any]] = []
         for call in self.calls:
-            if call["id"] in answered:
-                answered.remove(call["id"])
+            if left.get(call["id"]):
+                left[call["id"]] -= 1
             else:
                 waiting.append(call)
         return waiting
@@ -53,11 +55,12 @@ class Turn:
         calls, results = self.calls, self.results
         if len(calls) == 1 and len(results) == 1 and calls[0]["id"] == results[0].tool_call_id:
             return results
-        return [self.result_of(call) for call in calls]
+        answers = self.answers()
+        return [answers.get(call["id"]) for call in calls]
 
-    def result_of(self, call: Mapping[str, Any]) -> ToolMessage | None:
-        """The result of a call, None while it is open."""
-        return next((result for result in self.results if result.tool_call_id == call["id"]), None)
+    def answers(self) -> dict[str, ToolMessage]:
+        """The results by the id of their call; of two with one id, the first."""
+        return {result.tool_call_id: result for result in reversed(self.results)}
 
 
 def last_turn(messages: Sequence[AnyMessage]) -> Turn:

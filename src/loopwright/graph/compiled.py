@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from msgspec import Struct, structs
 
@@ -27,7 +27,7 @@ from loopwright.graph.task import Task, no_saver
 from loopwright.graph.types import GraphOutput, StateSnapshot
 from loopwright.messages.history import add_messages
 from loopwright.port import Port, world_around
-from loopwright.scope import ConfigLike, RunnableConfig, current_scope, merge_configs
+from loopwright.scope import ConfigLike, RunnableConfig, check_config, current_scope, merge_configs
 
 if TYPE_CHECKING:
     from loopwright.graph.draw import Graph
@@ -252,6 +252,7 @@ class CompiledStateGraph:
         stop_at: tuple[StopAt, StopAt] = (None, None),
     ) -> Run:
         """A run of this graph, as a part of the run around it if there is one."""
+        check_config(config)
         scope = current_scope.get()
         parent = scope if isinstance(scope, Task) else None
         own = merge_configs(self.config, config)
@@ -463,10 +464,23 @@ class CompiledStateGraph:
 
     def with_config(self, config: ConfigLike | None = None, **kwargs: Any) -> Any:
         """The same graph with a config of its own, under the one of each call."""
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
+        twin = self.__copy__()
+        for given in (config, kwargs):
+            check_config(given)
         twin.config = merge_configs(self.config, config, cast(RunnableConfig, kwargs))
         return twin
+
+    def __copy__(self) -> Self:
+        """The same graph again: nodes, checkpointer and store are shared."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            f"{self!r} cannot be pickled or copied deeply: it holds functions, models and connections. Make it again "
+            "where it is needed, the way it was made here; copy.copy(graph) and graph.with_config(…) share its parts."
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}: {', '.join(self.nodes)}>"

@@ -319,11 +319,16 @@ class Run:
         self.step += 1
         targets: list[str | Send] = []
         try:
+            asked = None
             for task in due:
                 targets += task.goto
                 targets += task.node.edges
                 for branch in task.node.branches:
-                    targets += branch.decide(task, after) if branch.plain else await branch.choose(task, after)
+                    if not branch.plain:
+                        targets += await branch.choose(task, after)
+                    elif task.node is not asked:  # one answer for all calls of a turn: it depends on the state only
+                        targets += branch.decide(task, after)
+                asked = task.node
             self.tasks = self._next_tasks(targets, due)
         except BaseException:
             self.state, self.arrived = before, arrived

@@ -33,6 +33,7 @@ from loopwright.graph.events import (
     ToolStarted,
 )
 from loopwright.graph.shown import TokenPair, UpdateChunk
+from loopwright.messages.history import History
 
 __all__ = ["MODES", "SKIP", "Feed", "check_modes", "picked", "replay"]
 
@@ -188,6 +189,7 @@ class Feed:
         "_above",
         "_bare",
         "_base",
+        "_given",
         "_modes",
         "_rows",
         "_shown",
@@ -219,6 +221,8 @@ class Feed:
         self._above: Feed | None = None
         self._base = 0
         self._shown: set[Any] = set()
+        self._given: dict[tuple[str, ...], list[tuple[dict[str, int], int]]] = {}
+        """By run: positions by id, and how many of them it was given."""
         """Messages that were told of: ids at the root, `(path, id)` in nested runs."""
         self._bare = single and not subgraphs and not printed and version == "v1"
         shape = _shape(single=single, subgraphs=subgraphs, version=version)
@@ -308,12 +312,16 @@ class Feed:
         key = (path, message_id) if path else message_id
         if key in self._shown:
             return False
+        for index, length in self._given.get(path, ()):
+            if index.get(message_id, length) < length:
+                return False
         self._shown.add(key)
         return True
 
-    def skip(self, messages: Iterable[Any], path: tuple[str, ...]) -> None:
-        """What the run at `path` was given is not told of as if it were new."""
-        self._shown.update((path, message.id) if path else message.id for message in messages)
+    def skip(self, messages: Any, path: tuple[str, ...]) -> None:
+        """What the run at `path` was given is not told of as if it were new. A history knows its ids by heart."""
+        known = messages if isinstance(messages, History) else History(messages)
+        self._given.setdefault(path, []).append((known.buffer.index, len(known)))
 
 
 def _shape(*, single: bool, subgraphs: bool, version: str) -> Callable[[str], Callable[[Event, Any], Any] | None]:

@@ -15,7 +15,7 @@ from loopwright.graph.starting import open_thread, revive, settle, take
 from loopwright.graph.state import refuse_misspelled
 from loopwright.graph.types import END, START, PregelTask, StateSnapshot
 from loopwright.graph.writes import writes_of
-from loopwright.scope import ConfigLike, RunnableConfig, merge_configs
+from loopwright.scope import ConfigLike, RunnableConfig, check_config, merge_configs
 
 if TYPE_CHECKING:
     from loopwright.graph.compiled import CompiledStateGraph
@@ -63,6 +63,7 @@ def _saver_of(graph: CompiledStateGraph, config: ConfigLike) -> tuple[BaseCheckp
             "This graph has no checkpointer, so it keeps no state. Make it with one: "
             "create_agent(..., checkpointer=InMemorySaver()), or builder.compile(checkpointer=InMemorySaver())."
         )
+    check_config(config)
     merged = merge_configs(graph.config, config)
     require_thread_id(merged, saver)
     return saver, merged

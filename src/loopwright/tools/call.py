@@ -23,7 +23,7 @@ from loopwright.drive.steps import InContext
 from loopwright.errors import InvalidAnswerError, ToolInvocationError, UsageError
 from loopwright.ids import new_id
 from loopwright.messages import ToolMessage
-from loopwright.scope import RunnableConfig, merge_configs
+from loopwright.scope import RunnableConfig, check_config, merge_configs
 from loopwright.tools.content import cut
 from loopwright.tools.failures import HandleErrors, misfit, object_from, words_by_caller, words_by_tool
 from loopwright.tools.results import is_effect, pair_of, shape, tool_message
@@ -275,6 +275,7 @@ async def invoke_tool(tool: BaseTool, input: Any, config: RunnableConfig | None,
     Here the program calls, not a model: injected values may stand among the arguments. Raises what the tool does not
     handle, pydantic's `ValidationError` for arguments that do not fit.
     """
+    check_config(config)
     args, call_id, is_call = _taken_apart(input, tool)
     given = cast("dict[str, Any]", args) if isinstance(args, dict) else {}
     trusted = {name: given[name] for name, *_ in tool.plan.injected if name in given}
