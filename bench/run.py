@@ -160,6 +160,9 @@ def options():
 
 
 def main():
+    # Peers were compiled when pip installed them, and our own source is run from where it is: unless Python may keep
+    # its bytecode, each of our processes compiles all of it again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     chosen = options()
     if chosen.source:
         report.write(json.loads(Path(chosen.source).read_text()))

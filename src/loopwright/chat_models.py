@@ -1,11 +1,19 @@
-"""Door: chat models, where users of LangChain look for them."""
+"""Door: chat models, where users of LangChain look for them.
 
-from loopwright.models.base import BaseChatModel
-from loopwright.models.cache import InMemoryCache
-from loopwright.models.catalogue import init_chat_model
-from loopwright.models.like import ModelLike
-from loopwright.models.openai_chat.model import ChatOpenAI
-from loopwright.models.rate_limit import BaseRateLimiter, InMemoryRateLimiter
+A name is imported when it is asked for: a program with a model of its own needs no provider's.
+"""
+
+from typing import TYPE_CHECKING
+
+from loopwright.models import __getattr__  # noqa: F401  # this module's own: it finds the names below
+
+if TYPE_CHECKING:
+    from loopwright.models.base import BaseChatModel
+    from loopwright.models.cache import InMemoryCache
+    from loopwright.models.catalogue import init_chat_model
+    from loopwright.models.like import ModelLike
+    from loopwright.models.openai_chat.model import ChatOpenAI
+    from loopwright.models.rate_limit import BaseRateLimiter, InMemoryRateLimiter
 
 __all__ = [
     "BaseChatModel",

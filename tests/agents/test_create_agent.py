@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
@@ -28,6 +29,27 @@ def look(city: str) -> str:
         city: Its name.
     """
     return f"sunny in {city}"
+
+
+def test_an_agent_of_ready_tools_is_made_in_few_steps():
+    """Web handlers make one for each request. Counted in calls of Python functions; it takes 86."""
+
+    def named(number):
+        def function(city: str) -> str:
+            """Look at a city."""
+            return city
+
+        return tool(f"look_{number}")(function)
+
+    model, tools = ScriptedModel("hello"), [named(number) for number in range(5)]
+    create_agent(model, tools)  # what is done once for each tool and each schema
+    calls = []
+    sys.setprofile(lambda frame, event, _: calls.append(frame.f_code.co_qualname) if event == "call" else None)
+    try:
+        create_agent(model, tools)
+    finally:
+        sys.setprofile(None)
+    assert len(calls) <= 100, calls
 
 
 # -- the model ------------------------------------------------------------------------------------------------------

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from pydantic import Field, PrivateAttr
+from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 
 from loopwright.chat_models import BaseChatModel
 from loopwright.errors import InvalidResponseError, UsageError
@@ -289,3 +291,37 @@ def test_chunks_of_the_protocol_add_up() -> None:
         message=AIMessageChunk("b")
     )
     assert (total.text, total.generation_info) == ("ab", {"x": 1})
+
+
+def test_a_class_is_built_when_its_first_model_is_made() -> None:
+    """Most programs import several model classes and make a model of one."""
+
+    class Settings(BaseModel):
+        words: int
+
+    class Configured(BaseChatModel):
+        settings: Settings
+
+        def _generate(self, messages: list[Any], **kwargs: Any) -> AIMessage:
+            return AIMessage("word " * self.settings.words)
+
+    assert not Configured.__pydantic_complete__
+    assert "settings" in Configured.model_fields
+    with pytest.raises(ValidationError, match=r"settings\.words"):
+        Configured(settings={"words": "many"})
+    assert Configured.__pydantic_complete__
+    assert Configured(settings={"words": "2"}).invoke("hi").text == "word word "
+
+
+def test_first_models_of_a_class_may_be_made_at_once() -> None:
+    class Shared(BaseChatModel):
+        number: int
+
+    start = threading.Barrier(8)
+
+    def make(number: int) -> int:
+        start.wait()
+        return Shared(number=str(number)).number
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(make, range(8))) == list(range(8))

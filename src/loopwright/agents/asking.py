@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from operator import is_
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from loopwright.agents.answers import AnswerPlan, plan_answers
 from loopwright.agents.ending import is_malformed
 from loopwright.agents.limits import Budget, Reached
 from loopwright.agents.middleware.decorators import with_prompt
@@ -26,6 +25,7 @@ from loopwright.messages.pairing import repair_history, with_call_ids
 from loopwright.scope import RunnableConfig
 
 if TYPE_CHECKING:
+    from loopwright.agents.answers import AnswerPlan
     from loopwright.agents.turns import Turn
     from loopwright.graph.task import Task
 
@@ -79,7 +79,7 @@ class Asker:
         self.hooks, self.name = tuple(hooks), name
         self.serves_others = serves_others
         """Whether a hook may run tools that the agent does not have."""
-        self.plan = plan_answers(strategy, model)
+        self.plan = _plan_of(strategy, model)
         self.bound = self._bind(model, self.tools, None, {}, self.plan)
         self.marks = _marks_of(self.bound)
 
@@ -198,11 +198,8 @@ class Asker:
 
     async def _ask_as(self, task: Task, request: ModelRequest[Any], history: list[AnyMessage]) -> Reply:
         """Call the model as a hook wants it; `history` is what the hooks were given, which is valid."""
-        plan = (
-            self.plan
-            if request.response_format is self.strategy
-            else plan_answers(request.response_format, request.model)
-        )
+        same_form = request.response_format is self.strategy
+        plan = self.plan if same_form else _plan_of(request.response_format, request.model)
         same = request.model is self.model and request.tools == self.tools and plan is self.plan
         if same and not request.model_settings and request.tool_choice is None:
             bound = self.bound
@@ -241,6 +238,15 @@ class Asker:
                 call for call in (*message.tool_calls, *message.invalid_tool_calls) if call["id"] not in done
             ]
         return reply
+
+
+def _plan_of(strategy: Any, model: Any) -> AnswerPlan | None:
+    """What the strategy means for the model; without one, nothing of structured answers is imported."""
+    if strategy is None:
+        return None
+    from loopwright.agents.answers import plan_answers
+
+    return plan_answers(strategy, model)
 
 
 def _name_of(tool: Any) -> Any:

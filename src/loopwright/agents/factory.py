@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast, overloa
 from msgspec import structs
 
 from loopwright.agents.agent import Agent
-from loopwright.agents.answers import answer_strategy
 from loopwright.agents.asking import Asker
 from loopwright.agents.calling import Caller
 from loopwright.agents.ending import Ending, OnLimit
@@ -116,7 +115,7 @@ def create_agent(
     hooks = collect_hooks(middleware)
     chosen = _model_of(model)
     listed, provided = check_tools([*(t for each in hooks.middleware for t in each.tools), *_listed(tools)])
-    strategy = answer_strategy(response_format)
+    strategy = None if response_format is None else _strategy_of(response_format)
     asker = Asker(
         chosen,
         [*listed.values(), *provided],
@@ -179,6 +178,12 @@ def _model_of(model: Any) -> Any:
         return model
     hint = f"Make one: {model.__name__}(...)." if isinstance(model, type) else 'Give "provider:name", or a chat model.'
     raise UsageError(f"model={model!r:.80} is no chat model (a {type(model).__name__}). {hint}")
+
+
+def _strategy_of(response_format: Any) -> Any:
+    from loopwright.agents.answers import answer_strategy
+
+    return answer_strategy(response_format)
 
 
 def _system_of(system_prompt: str | SystemMessage | None, prompt: str | SystemMessage | None) -> SystemMessage | None:
@@ -245,8 +250,9 @@ def _chain(
     Without `then` the last hook's way on is left to the caller. `leave` is where "end" leads, if not to the first
     `after_agent` hook.
     """
+    if not names:
+        return
     jumping = {hook.name: hook for hook in hooks if hook.can_jump_to}
-    ways = {"model": loop.again, "tools": "tools", "end": leave or loop.exit}
     for name, following in zip(names, (*names[1:], then), strict=False):
         if following is None:
             return
@@ -254,6 +260,7 @@ def _chain(
         if hook is None:
             graph.add_edge(name, following)
         else:
+            ways = {"model": loop.again, "tools": "tools", "end": leave or loop.exit}
             targets = dict.fromkeys([following, *(ways[target] for target in hook.can_jump_to)])
             graph.branches[name] = [Branch(_jump_or(loop, following, leave), list(targets), plain=True)]
 

@@ -50,9 +50,11 @@ class StateGraph:
     def add_schemas(self, schemas: Iterable[type[Any]]) -> StateGraph:
         """Add the keys of further schemas."""
         for schema in schemas:
-            self._shared.append(schema)
-            self._schemas.append(schema)
-        self.channels = merge_channels(self._schemas)
+            if schema not in self._shared:
+                self._shared.append(schema)
+            if schema not in self._schemas:
+                self._schemas.append(schema)
+                self.channels = merge_channels(self._schemas)
         return self
 
     def add_node(
@@ -190,15 +192,17 @@ class StateGraph:
 
     def parts(self) -> Parts:
         """What has been declared, in the form the engine runs."""
-        start = Node(START, _nothing)
-        nodes = {name: _wired(node, self.edges, self.branches) for name, node in self.nodes.items()}
-        shared = merge_channels(self._shared)
+        ways: dict[str, list[str]] = {}
+        for source, target in sorted(self.edges):
+            ways.setdefault(source, []).append(target)
+        nodes = {name: _wired(node, ways, self.branches) for name, node in self.nodes.items()}
+        shared = self.channels if self._shared == self._schemas else merge_channels(self._shared)
         given = shared if self.input_schema is None else channels_of(self.input_schema)
         shown = shared if self.output_schema is None else channels_of(self.output_schema)
         state = self.state_schema
         return Parts(
             nodes=nodes,
-            start=_wired(start, self.edges, self.branches),
+            start=_wired(Node(START, _nothing), ways, self.branches),
             channels=self.channels,
             joins=dict(self.joins),
             output_keys=tuple(name for name, channel in shown.items() if channel.in_output),
@@ -210,7 +214,7 @@ class StateGraph:
         )
 
 
-def _wired(node: Node, edges: set[tuple[str, str]], branches: Mapping[str, list[Branch]]) -> Node:
+def _wired(node: Node, ways: Mapping[str, list[str]], branches: Mapping[str, list[Branch]]) -> Node:
     """A copy of a node with its edges; compiling again after a change leaves earlier graphs as they were."""
     wired = Node(
         node.name,
@@ -222,7 +226,7 @@ def _wired(node: Node, edges: set[tuple[str, str]], branches: Mapping[str, list[
         tags=node.tags,
         hidden=node.hidden,
     )
-    wired.edges = tuple(sorted(target for source, target in edges if source == node.name))
+    wired.edges = tuple(ways.get(node.name, ()))
     wired.branches = tuple(branches.get(node.name, ()))
     return wired
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from msgspec import Struct, structs
 
-from loopwright.checkpoint.base import BaseCheckpointSaver, require_thread_id
 from loopwright.drive import blocking
 from loopwright.drive.blocking import BlockingPort
 from loopwright.drive.outbox import Outbox
@@ -30,6 +29,7 @@ from loopwright.port import Port, world_around
 from loopwright.scope import ConfigLike, RunnableConfig, check_config, current_scope, merge_configs
 
 if TYPE_CHECKING:
+    from loopwright.checkpoint.base import BaseCheckpointSaver
     from loopwright.graph.draw import Graph
     from loopwright.graph.nodes import Node
 
@@ -267,6 +267,8 @@ class CompiledStateGraph:
             if saver is not None:
                 below, own = parent, _placed_below(own, parent, path)
         if saver is not None:
+            from loopwright.checkpoint.base import require_thread_id
+
             require_thread_id(own, saver)
         stops = self._stops(stop_at)
         self._check_options(asked, saver, durability, stops)
@@ -543,6 +545,8 @@ def _context_from(schema: type[Any], given: Mapping[str, Any], *, was_given: boo
 def _checked_saver(checkpointer: Any) -> BaseCheckpointSaver | None:
     if checkpointer is None or checkpointer is False:
         return None
+    from loopwright.checkpoint.base import BaseCheckpointSaver
+
     if isinstance(checkpointer, BaseCheckpointSaver):
         return checkpointer
     if isinstance(checkpointer, type):

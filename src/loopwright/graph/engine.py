@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import structs
 
 from loopwright.callbacks import callbacks_of
-from loopwright.checkpoint.base import NO_ARG, BaseCheckpointSaver
+from loopwright.checkpoint.record import NO_ARG
 from loopwright.errors import GraphInterrupt, InvalidAnswerError, Misuse, ParentCommand, UsageError
 from loopwright.graph.chains import heard_run, heard_task
 from loopwright.graph.events import (
@@ -47,6 +47,7 @@ from loopwright.port import Port
 from loopwright.scope import RunnableConfig, current_scope
 
 if TYPE_CHECKING:
+    from loopwright.checkpoint.base import BaseCheckpointSaver
     from loopwright.graph.compiled import CompiledStateGraph
     from loopwright.graph.modes import Feed
 

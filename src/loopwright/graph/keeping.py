@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from loopwright.checkpoint.base import BaseCheckpointSaver, Pending, Record
+from loopwright.checkpoint.record import Pending, Record
 from loopwright.graph.saved import ACCOUNT_KEY, JOINS_KEY, RAN_KEY, RUN_ID, paused_form, saved_form
 from loopwright.ids import new_ordered_id
 
 if TYPE_CHECKING:
+    from loopwright.checkpoint.base import BaseCheckpointSaver
     from loopwright.graph.engine import Run
     from loopwright.graph.task import Task
 

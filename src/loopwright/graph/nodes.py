@@ -56,7 +56,7 @@ class Node:
         self.name = name
         self.run = run
         self.retry = tuple(retry)
-        self.metadata = dict(metadata or {})
+        self.metadata = dict(metadata) if metadata else {}
         self.destinations = destinations
         """Where a `Command(goto=…)` of this node may lead; only for drawing."""
         self.subgraph = subgraph
@@ -97,7 +97,7 @@ class Branch:
         """From what the function returns to the node it means; None: it returns node names."""
         self.plain = plain
         """One of our own functions, called as it is: `path(task, state)`."""
-        self.is_async = is_coroutine_function(path)
+        self.is_async = not plain and is_coroutine_function(path)
         self._given = () if plain else _injected(path, f"conditional edge {self.name!r}")
 
     def decide(self, task: Task, state: Mapping[str, Any]) -> list[str | Send]:

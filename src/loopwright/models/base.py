@@ -26,11 +26,9 @@ from loopwright.callbacks import CallbackRun, callbacks_of
 from loopwright.errors import UsageError
 from loopwright.messages import AIMessage, AIMessageChunk, BaseMessage
 from loopwright.models.assemble import assembling
-from loopwright.models.cache import Memory
 from loopwright.models.like import ModelLike, OnChunk
 from loopwright.models.outputs import ChatGenerationChunk, of_message
 from loopwright.models.protocol import Method, message_of, methods_of, settled
-from loopwright.models.rate_limit import wait_for
 from loopwright.port import Port
 from loopwright.scope import RunnableConfig, merge_configs
 
@@ -40,7 +38,9 @@ __all__ = ["BaseChatModel"]
 class BaseChatModel(BaseModel, ModelLike):
     """A chat model. Subclass it and declare your settings as fields."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, populate_by_name=True, protected_namespaces=())
+    model_config = ConfigDict(
+        arbitrary_types_allowed=True, populate_by_name=True, protected_namespaces=(), defer_build=True
+    )
 
     name: str | None = None
     """How callbacks and traces call it; its class's name without."""
@@ -167,12 +167,18 @@ class BaseChatModel(BaseModel, ModelLike):
         on_chunk: OnChunk | None,
         run: CallbackRun | None,
     ) -> AIMessage:
-        memory = Memory.of(self, messages, stop, kwargs) if self.cache else None
+        memory = None
+        if self.cache:
+            from loopwright.models.cache import Memory
+
+            memory = Memory.of(self, messages, stop, kwargs)
         if memory is not None:
             remembered = await memory.look_up(port)
             if remembered is not None:
                 return settled(remembered, port.new_id)
         if self.rate_limiter is not None:
+            from loopwright.models.rate_limit import wait_for
+
             await wait_for(self.rate_limiter, port)
         answer = await self._answer(port, messages, stop, kwargs, on_chunk, run)
         if self.output_version == "v1" and isinstance(answer.content, str):

@@ -82,7 +82,7 @@ def check_tools(
     if isinstance(tools, (BaseTool, str, Mapping)) or not isinstance(cast(Any, tools), (Iterable, NoneType)):
         raise ToolDefinitionError(f"tools is a list: write tools=[{_shown(tools)}].")
     for item in tools or ():
-        if isinstance(item, Mapping):
+        if not isinstance(item, BaseTool) and isinstance(item, Mapping):
             provider_tool = dict(cast("Mapping[str, Any]", item))
             name = _name_in(provider_tool)
             handed_on.append(provider_tool)

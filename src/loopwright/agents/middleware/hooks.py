@@ -105,11 +105,16 @@ def collect_hooks(middleware: Sequence[_Middleware]) -> Hooks:
     if isinstance(given, (AgentMiddleware, type)) or callable(given):
         raise UsageError("middleware= takes a list: create_agent(..., middleware=[MyMiddleware()])")
     listed: list[Any] = list(given)
+    if not listed:
+        return _NO_HOOKS
     for each in listed:
         if not isinstance(each, AgentMiddleware):
             _refuse(each)
     _check_names(listed)
     return Hooks(tuple(listed))
+
+
+_NO_HOOKS: Final = Hooks(())
 
 
 def _refuse(given: Any) -> None:
