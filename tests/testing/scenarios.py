@@ -333,7 +333,8 @@ class Scenario:
         self.faults = PROFILES[self.profile]
         tools = random.sample(TOOLS, random.randint(1, 4))
         structured = random.random() < 0.15
-        plan = Plan(str(seed), tools, stubborn=random.random() < 0.08, structured=structured, words=0.35)
+        self.stubborn = random.random() < 0.08
+        plan = Plan(str(seed), tools, stubborn=self.stubborn, structured=structured, words=0.35)
         self._agent: dict[str, Any] = {
             "tools": tools,
             "middleware": random.sample(HOOKS, random.choice([0, 0, 1, 2, 3])),
