@@ -51,9 +51,8 @@ class SimulationPort(Port):
         timeout_s: float | None = None,
         **kwargs: Any,
     ) -> Any:
-        if isinstance(getattr(function, "__self__", None), CrashingSaver):  # has its own accidents
-            return await self._join(self._start_plain(lambda: function(*args, **kwargs)), None)
-        accident = self._draw("call", function)
+        saving = isinstance(getattr(function, "__self__", None), CrashingSaver)  # which has accidents of its own
+        accident = None if saving else self._draw("call", function)
         if is_async:
             work = self._befallen(lambda: function(*args, **kwargs), accident)
             fiber = self.process.start(work, copy_context(), stoppable=True)
