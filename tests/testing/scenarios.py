@@ -356,7 +356,12 @@ class Scenario:
     def order_matters(self) -> bool:
         """Whether what ends first decides: several agents that spend from one account at the same time."""
         spending = any(getattr(self.limits, name) != getattr(Limits(), name) for name in SPENDING)
-        return spending and any(one in (ask, aask) for one in self._agent["tools"])
+        return spending and self.asks_others
+
+    @property
+    def asks_others(self) -> bool:
+        """Whether tools call an agent."""
+        return any(one in (ask, aask) for one in self._agent["tools"])
 
     @property
     def limits(self) -> Limits:
