@@ -535,3 +535,27 @@ def test_a_thread_that_another_program_broke(world):
     goes_on_from = invoke(agent, world, "and now?", thread())
     assert [m.type for m in goes_on_from["messages"]] == ["human", "ai", "tool", "human", "ai"]
     assert is_valid(goes_on_from["messages"])
+
+
+def test_a_saver_that_fails_on_the_way_out_does_not_hide_what_ended_the_run():
+    """Somebody presses Ctrl-C, and the disk is full: it is Ctrl-C that the caller hears of."""
+
+    class Full(InMemorySaver):
+        full = False
+
+        def save(self, *args: Any, **more: Any) -> None:
+            if self.full:
+                raise OSError("the disk is full")
+            super().save(*args, **more)
+
+    saver = Full()
+
+    def stop() -> str:
+        """Stop."""
+        saver.full = True
+        raise KeyboardInterrupt
+
+    agent = create_agent(ScriptedModel(call("stop")), [stop], checkpointer=saver)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        agent.invoke({"messages": "hi"}, thread())
+    assert caught.value.__notes__ == ["The state could not be saved: OSError('the disk is full')"]

@@ -68,6 +68,15 @@ class ThreadsContract:
             saver.claim("t", None, "c")
         assert ids(saver.walk("t")) == ["c2"]
 
+    def test_what_only_runs_below_have_saved_blocks_nobody(self, saver):
+        """With durability="exit" a run below saves when it ends; the process may die before the run above has."""
+        claim = saver.claim("t", None, "a")
+        saver.save(record("c1", ns="tools:1"), None, claim)
+
+        again = saver.claim("t", saver.load("t"), "b")
+        saver.save(record("c2"), None, again)
+        assert saver.load("t").id == "c2"
+
     def test_a_write_without_a_claim_takes_the_thread_over(self, saver):
         saver.save(record("c1"))
         claim = saver.claim("t", saver.load("t"), "a")

@@ -205,7 +205,7 @@ class InMemorySaver(BaseCheckpointSaver):
         with self._lock:
             thread = self._threads.get(thread_id)
             if seen is None:
-                changed = thread is not None and bool(thread.heads)
+                changed = thread is not None and "" in thread.heads  # what runs below left behind is no state
             else:
                 changed = thread is None or thread.fence != seen.fence
             if changed:

@@ -42,14 +42,18 @@ async def leave(run: Run, error: BaseException) -> None:
             run.unsaved |= changed
             run.tasks = []
             run.step += 1
-            await save(run, "loop", at_exit=True)
+            await _save(run, error)
             return
         run.state = before
     if run.durability == "exit" and run.begun:
-        try:
-            await save(run, "loop", at_exit=True)
-        except Exception as failure:  # noqa: BLE001 - what ended the run is what its caller has to know
-            error.add_note(f"The state could not be saved: {failure!r}")
+        await _save(run, error)
+
+
+async def _save(run: Run, error: BaseException) -> None:
+    try:
+        await save(run, "loop", at_exit=True)
+    except Exception as failure:  # noqa: BLE001 - what ended the run is what its caller has to know
+        error.add_note(f"The state could not be saved: {failure!r}")
 
 
 def out_of_steps(limit: int) -> GraphRecursionError:

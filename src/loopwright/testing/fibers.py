@@ -1,21 +1,25 @@
-"""A scheduler without threads and without waiting: what goes on next is drawn from a seed.
+"""A scheduler that never waits: what goes on next is drawn from a seed.
 
-A `Fiber` is one thing that runs: a coroutine that is stepped, or a plain function that is called once. Rules:
+A `Fiber` is one thing that runs: a coroutine that is stepped, or a plain function that is called. Rules:
 
 - one of those that can go on is drawn and makes one step; nothing else decides an order;
 - time passes only when nothing can go on: it jumps to the next moment somebody waits for;
-- a plain function that has to wait (for an agent that it calls, say) lets others go on meanwhile. It cannot be stopped
-  then, as a thread cannot be: it can only be told (`cancelled`).
+- a plain function may stand still in the middle. The first that does has the scheduler's own thread, and others go on
+  in a loop on top of it; one that begins meanwhile has a thread of its own. One thread moves at a time and says which
+  is the next, so the machine decides nothing;
+- a plain function cannot be stopped, it can only be told (`cancelled`).
 """
 
 from __future__ import annotations
 
 import asyncio
+from _thread import allocate_lock
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, ContextVar
 from random import Random
 from typing import Any, cast
 
+from loopwright.drive.threads import start
 from loopwright.errors import InternalError, RunCancelled
 from loopwright.port import PAUSE
 
@@ -33,12 +37,18 @@ class Wait:
     def __await__(self) -> Generator[Wait, None, None]:
         yield self
 
+    def is_over(self, time: float) -> bool:
+        return (self.until is not None and self.until <= time) or (self.ready is not None and self.ready())
+
 
 class Fiber:
     """One thing that runs, what it waits for, and how it ended."""
 
     __slots__ = (
+        "_resumed",
+        "_stands",
         "above",
+        "begun",
         "below",
         "cancelled",
         "context",
@@ -46,6 +56,7 @@ class Fiber:
         "done",
         "error",
         "function",
+        "has_thread",
         "next_error",
         "result",
         "running",
@@ -57,7 +68,14 @@ class Fiber:
         self, work: Coroutine[Any, Any, Any] | Callable[[], Any], context: Context, *, stoppable: bool
     ) -> None:
         self.coroutine: Coroutine[Any, Any, Any] | None = cast(Any, work) if isinstance(work, Coroutine) else None
-        self.function: Any = work
+        self.function: Any = None if self.coroutine is not None else work
+        self._resumed, self._stands = allocate_lock(), allocate_lock()
+        self._resumed.acquire()
+        self._stands.acquire()
+        self.begun = False
+        """Of a function: whether it was called."""
+        self.has_thread = False
+        """Of a function: whether it has a thread of its own."""
         self.context = context
         self.stoppable = stoppable
         """Whether stopping it throws into it; others are only told."""
@@ -77,12 +95,8 @@ class Fiber:
         context.run(current_fiber.set, self)
 
     def can_go_on(self, time: float) -> bool:
-        if self.running:
-            return False
-        wait = self.wait
-        if wait is None:
-            return True
-        return (wait.until is not None and wait.until <= time) or (wait.ready is not None and wait.ready())
+        """Whether it waits for nothing that has not come about."""
+        return not self.running and (self.wait is None or self.wait.is_over(time))
 
     def throw(self, error: BaseException) -> None:
         """Raise `error` in it at its next step, which is due at once."""
@@ -106,8 +120,7 @@ class Fiber:
             if self.coroutine is not None:
                 self._step(self.coroutine)
             else:
-                self.result = self.context.run(self.function)
-                self.done = True
+                self._call()
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits for it
             self.error, self.done = error, True
         finally:
@@ -135,6 +148,38 @@ class Fiber:
         elif self.cancelled and not self.stoppable:
             self.next_error = RunCancelled()
 
+    def _call(self) -> None:
+        """Call the function, or let its thread move until it stands still or ends."""
+        if not self.has_thread:
+            self.begun = True
+            self.result = self.context.run(self.function)
+            self.done = True
+            return
+        if self.begun:
+            self.wait = None
+            self._resumed.release()
+        else:
+            self.begun = True
+            start(self._body)
+        self._stands.acquire()
+
+    def _body(self) -> None:
+        try:
+            self.result = self.context.run(self.function)
+        except BaseException as error:  # noqa: BLE001 - handed to whoever waits for it
+            self.error = error
+        self.done = True
+        self._stands.release()
+
+    def stand_still(self, wait: Wait) -> None:
+        """On a function's own thread: wait, and let others go on."""
+        self.wait = wait
+        self._stands.release()
+        self._resumed.acquire()
+        error, self.next_error = self.next_error, None
+        if error is not None:
+            raise error
+
     def outcome(self) -> Any:
         """The result, or the error raised."""
         if self.error is not None:
@@ -143,6 +188,10 @@ class Fiber:
 
     def kill(self, error: BaseException) -> None:
         """Raise `error` in it, again and again, until it is gone."""
+        if self.begun and self.has_thread:
+            while not self.done:
+                self.next_error = error
+                self._call()
         self.done = True
         while self.coroutine is not None:
             try:
@@ -163,6 +212,10 @@ class Scheduler:
         self.time = start
         """Seconds since the epoch, as far as runs are concerned."""
         self.fibers: list[Fiber] = []
+        self.loops: list[Fiber | None] = []
+        """Who stands still below each loop that runs on top of another: the innermost last."""
+        self._here: Fiber | None = None
+        """The function that has the scheduler's own thread."""
 
     def start(
         self, work: Coroutine[Any, Any, Any] | Callable[[], Any], context: Context, *, stoppable: bool = False
@@ -172,19 +225,44 @@ class Scheduler:
         self.fibers.append(fiber)
         return fiber
 
-    def turn(self) -> None:
-        """Let one fiber go on, or time pass."""
-        ready = [fiber for fiber in self.fibers if fiber.can_go_on(self.time)]
-        if not ready:
-            moments = [f.wait.until for f in self.fibers if f.wait and f.wait.until is not None and not f.running]
-            if not moments:
-                raise InternalError("Nothing in the simulation can go on: everybody waits for somebody else.")
-            self.time = max(self.time, min(moments))
-            return
-        fiber = ready[0] if len(ready) == 1 else ready[int(self.random.random() * len(ready))]
+    def turn(self) -> Fiber | None:
+        """Let one fiber go on, or time pass. Returns the one that stands still right below this loop, if drawn."""
+        fiber = self._drawn()
+        if fiber is None or fiber is self._here:
+            return fiber
+        if fiber.function is not None and not fiber.begun:
+            fiber.has_thread = self._here is not None
+            if not fiber.has_thread:
+                self._here = fiber
         fiber.step()
         if fiber.done:
             self.fibers.remove(fiber)
+            if fiber is self._here:
+                self._here = None
+        return None
+
+    def stand_still(self, fiber: Fiber, wait: Wait, turn: Callable[[], Fiber | None]) -> None:
+        """On the scheduler's own thread: let others go on (`turn`) until `fiber` has waited and is drawn."""
+        fiber.wait, fiber.running = wait, False
+        self.loops.append(fiber)
+        try:
+            while turn() is not fiber:
+                pass
+        finally:
+            self.loops.pop()
+            fiber.wait, fiber.running = None, True
+
+    def _drawn(self) -> Fiber | None:
+        here = self._here if not self.loops or self.loops[-1] is not self._here else None
+        ready = [fiber for fiber in self.fibers if fiber is not here and fiber.can_go_on(self.time)]
+        if ready:
+            return ready[0] if len(ready) == 1 else ready[int(self.random.random() * len(ready))]
+        waiting = [fiber for fiber in self.fibers if fiber.wait is not None and not fiber.running]
+        moments = [fiber.wait.until for fiber in waiting if fiber.wait is not None and fiber.wait.until is not None]
+        if not moments:
+            raise InternalError("Nothing in the simulation can go on: everybody waits for somebody else.")
+        self.time = max(self.time, min(moments))
+        return None
 
     def kill_all(self, error: BaseException) -> None:
         """Nothing that runs goes on: each gets `error`, the youngest first."""

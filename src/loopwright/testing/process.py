@@ -15,7 +15,7 @@ from typing import Any
 
 from loopwright.errors import RunCancelled
 from loopwright.testing.faults import POSSIBLE, Effect, Faults, Injected, InjectedError, SimulatedCrash
-from loopwright.testing.fibers import Fiber, Scheduler, Wait
+from loopwright.testing.fibers import Fiber, Scheduler, Wait, current_fiber
 
 __all__ = ["Accident", "Process"]
 
@@ -46,27 +46,39 @@ class Process:
         """Begin something beside what runs."""
         return self._scheduler.start(work, context, stoppable=stoppable)
 
-    def run_until(self, fiber: Fiber) -> None:
-        """Let things happen until `fiber` has ended."""
-        while not fiber.done:
-            self.turn()
+    def wait_for(self, wait: Wait) -> None:
+        """Let things happen until `wait` is over. Raises `SimulatedCrash` once the process is dead."""
+        fiber = current_fiber.get()
+        if fiber is None or fiber.function is None or not fiber.running:
+            self._scheduler.loops.append(None)
+            try:
+                while not wait.is_over(self.time):
+                    self.turn()
+            finally:
+                self._scheduler.loops.pop()
+        elif fiber.has_thread:
+            fiber.stand_still(wait)
+            if self.dead:
+                raise SimulatedCrash
+        else:
+            self._scheduler.stand_still(fiber, wait, self.turn)
 
-    def turn(self) -> None:
-        """Let one thing happen. Raises `SimulatedCrash` once the process is dead."""
+    def turn(self) -> Fiber | None:
+        """`Scheduler.turn`. Raises `SimulatedCrash` once the process is dead."""
         root = self._root
         if self._cancel is not None and root is not None and not root.running and not root.done:
             error, self._cancel = self._cancel, None
             root.throw(error)
-        if not self.dead:
-            self._scheduler.turn()
+        drawn = None if self.dead else self._scheduler.turn()
         if self.dead:
             raise SimulatedCrash
+        return drawn
 
     def to_the_end(self, coroutine: Coroutine[Any, Any, Any], context: Context) -> Any:
         """Run a coroutine and return its result."""
         fiber = self._begin(coroutine, context)
         try:
-            self.run_until(fiber)
+            self.wait_for(Wait(lambda: fiber.done))
         except SimulatedCrash:
             self._drop(fiber)
             raise
@@ -77,7 +89,7 @@ class Process:
         fiber = self._begin(make(), context)
         try:
             while not fiber.done:
-                self.turn()
+                self.wait_for(Wait(lambda: fiber.done or bool(items)))
                 while items:
                     yield items.popleft()
         except SimulatedCrash:
@@ -86,7 +98,7 @@ class Process:
         finally:
             if not fiber.done and not self.dead:  # the reader has left
                 fiber.throw(RunCancelled())
-                self.run_until(fiber)
+                self.wait_for(Wait(lambda: fiber.done))
         fiber.outcome()
 
     def _begin(self, coroutine: Coroutine[Any, Any, Any], context: Context) -> Fiber:
@@ -115,7 +127,11 @@ class Process:
 
     def sleep(self, seconds: float) -> None:
         """Wait in a plain function; others go on meanwhile."""
-        self.run_until(self.start(self.asleep(seconds), copy_context()))
+        until = self.time + seconds
+        fiber = current_fiber.get()
+        if fiber is None or fiber.function is None:
+            self.start(self.asleep(seconds), copy_context())
+        self.wait_for(Wait(until=until))
 
     async def asleep(self, seconds: float) -> None:
         """Wait in a coroutine."""

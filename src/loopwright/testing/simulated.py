@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextvars import Context, copy_context
 from typing import Any, Final, TypeVar, cast
 
-from loopwright.drive.bridge import awaited
 from loopwright.drive.outbox import Outbox
 from loopwright.drive.steps import InContext
 from loopwright.errors import RunCancelled
@@ -52,9 +51,8 @@ class SimulationPort(Port):
         timeout_s: float | None = None,
         **kwargs: Any,
     ) -> Any:
-        if isinstance(getattr(function, "__self__", None), CrashingSaver):  # has its own accidents
-            return await self._join(self._start_plain(lambda: function(*args, **kwargs)), None)
-        accident = self._draw("call", function)
+        saving = isinstance(getattr(function, "__self__", None), CrashingSaver)  # which has accidents of its own
+        accident = None if saving else self._draw("call", function)
         if is_async:
             work = self._befallen(lambda: function(*args, **kwargs), accident)
             fiber = self.process.start(work, copy_context(), stoppable=True)
@@ -139,7 +137,7 @@ class SimulationPort(Port):
         def handler(*a: Any, **k: Any) -> Any:
             if given_up:
                 raise RunCancelled
-            return self.process.to_the_end(awaited(inner(*a, **k)), copy_context())
+            return self.process.to_the_end(_called(inner, a, k), copy_context())
 
         try:
             return await self._join(self._start_plain(lambda: hook(*args, handler), accident), None)
@@ -224,6 +222,10 @@ class SimulationPort(Port):
         left = [fiber for fiber in fibers if fiber.stoppable]
         if left and wait and self.asynchronous and not self.process.dead:
             await Wait(lambda: all(fiber.done for fiber in left), self.process.time + _GRACE_S)
+
+
+async def _called(function: Callable[..., Awaitable[Any]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return await function(*args, **kwargs)
 
 
 async def _as_async(source: Iterator[T]) -> AsyncIterator[T]:
