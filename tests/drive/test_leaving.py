@@ -134,7 +134,7 @@ def test_a_blocking_reader_waits_for_no_tool():
     left: list[str] = []
     agent, released = working(2, left, stubborn=True)
     stream = agent.stream({"messages": "go"}, stream_mode="custom")
-    assert next(stream) == "at work"
+    assert [next(stream), next(stream)] == ["at work"] * 2
     began = time.monotonic()
     stream.close()
     assert time.monotonic() - began < 0.9
