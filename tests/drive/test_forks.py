@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 PROGRAM = """
-import asyncio, multiprocessing, os, signal, sys, warnings
+import asyncio, multiprocessing, os, signal, sys, threading, warnings
 from loopwright.agents import create_agent
 from loopwright.config import get_stream_writer
 from loopwright.testing import ScriptedModel, call, say
@@ -36,8 +36,19 @@ def plain() -> str:
     "Look, plainly."
     return "seen"
 
+@tool(max_concurrency=1)
+def narrow(hold: bool = False) -> str:
+    "Pass a gate, or stay inside while the other one forks."
+    if hold:
+        inside.set()
+        over.wait(40)
+    return "seen"
+
+inside, over = threading.Event(), threading.Event()
+
 def inner():
-    return create_agent(ScriptedModel([call("look"), call("plain")], say(chunks=["a", "b"]), loop=True), [look, plain])
+    calls = [call("look"), call("plain"), call("narrow")]
+    return create_agent(ScriptedModel(calls, say(chunks=["a", "b"]), loop=True), [look, plain, narrow])
 
 def in_child(out):
     signal.alarm(20)  # should it hang, it ends, and the parent reads nothing
@@ -71,6 +82,26 @@ def in_thread() -> str:
     return forked(sys.argv[1])
 
 @tool("work")
+def beside_a_gate() -> str:
+    "Work elsewhere, while another thread is in the gate."
+    get_stream_writer()("at work")
+    inside.wait(40)
+    try:
+        return forked(sys.argv[1])
+    finally:
+        over.set()
+
+@tool("work")
+def returning() -> str:
+    "Fork, and return on both sides."
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        return "never seen"
+    get_stream_writer()("at work")
+    return "ab" * 3 if os.waitpid(child, 0)[1] == 0 else "the child hung"
+
+@tool("work")
 async def in_coroutine() -> str:
     "Work elsewhere."
     get_stream_writer()("at work")
@@ -81,10 +112,13 @@ async def below_a_call() -> str:
     "Work elsewhere, in an agent that holds up the loop."
     return around(in_thread).invoke({"messages": "?"})["messages"][2].text
 
-def around(work):
-    return create_agent(ScriptedModel(call("work"), say("done"), loop=True), [work])
+def around(work, *more):
+    return create_agent(ScriptedModel([call("work"), *more], say("done"), loop=True), [work, narrow])
 
-agent = around({"thread": in_thread, "coroutine": in_coroutine, "below": below_a_call}[sys.argv[2]])
+places = {
+    "thread": in_thread, "coroutine": in_coroutine, "below": below_a_call, "gate": beside_a_gate, "return": returning
+}
+agent = around(places[sys.argv[2]], *([call("narrow", hold=True)] if sys.argv[2] == "gate" else []))
 inner().invoke({"messages": "?"})  # the kept loop and some helpers are there already
 if sys.argv[3] == "sync":
     items = list(agent.stream({"messages": "?"}, stream_mode=["custom", "values"]))
@@ -104,6 +138,8 @@ print([item for mode, item in items if mode == "custom"], items[-1][1]["messages
         ("fork", "coroutine", "sync"),
         ("fork", "coroutine", "async"),
         ("fork", "below", "sync"),
+        ("fork", "gate", "sync"),
+        ("fork", "return", "sync"),
         ("multiprocessing", "thread", "async"),
     ],
 )

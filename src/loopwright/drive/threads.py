@@ -107,12 +107,15 @@ class _Worker:
     def _work(self) -> None:
         while True:
             job, context, function, args = self.inbox.get()
+            idle = _idle
             result, error = None, None
             try:
                 result = context.run(function, *args)
             except BaseException as caught:  # noqa: BLE001 - handed to whoever waits for the job
                 error = caught
             del context, function, args
+            if idle is not _idle:  # the function has returned in a child that it forked: nobody there waits for it
+                return
             # Idle before it is settled, so that whoever was waiting for it can use this thread at once.
             keep = len(_idle) < _KEPT_IDLE
             if keep:
@@ -138,7 +141,8 @@ def start(function: Callable[..., Any], *args: Any) -> Job:
 
 def _forget_after_fork() -> None:
     """Threads do not survive a fork, and nobody in the child waits for its parent's jobs."""
-    _idle.clear()
+    global _idle
+    _idle = []
     current_job.set(None)
 
 
