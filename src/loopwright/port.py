@@ -8,10 +8,11 @@ Two worlds implement it, in `drive/`: `blocking.py` runs the same coroutines wit
 them ever really waits), `aio.py` inside the caller's own task. A third world, for tests or for a durable engine,
 is one more subclass. Rules that all of them keep:
 
-- a function that is not ours runs in a copy of the caller's `contextvars`, and never holds up a reader: while somebody
-  reads, under asyncio, or with a timeout, a plain function runs on a helper thread;
+- a function that is not ours runs in a copy of the caller's `contextvars`, and never holds up a reader or runs on a
+  thread that runs an event loop: while somebody reads, where a loop runs, or with a timeout, a plain function runs on a
+  helper thread;
 - after something was emitted, `await port.pause()` lets the reader take it before anything else is asked for;
-- no port method swallows a cancellation.
+- no port method swallows a cancellation, and a `CancelledError` that nobody has asked for is an error like any other.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ thread or task it runs. Scopes are values: a child is a changed copy, the run's 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypedDict, cast
@@ -87,6 +88,9 @@ class Scope(Protocol):
 
 current_scope: ContextVar[Scope | None] = ContextVar("loopwright_scope", default=None)
 """The scope of the code that is running, None outside of any run."""
+
+os.register_at_fork(after_in_child=lambda: current_scope.set(None))
+"""A forked child cannot reach the run that it was forked in: what it calls are runs of its own."""
 
 
 def ensure_config(config: RunnableConfig | Mapping[str, Any] | None) -> RunnableConfig:

@@ -6,11 +6,13 @@ Each of these would hang if anything below such a call waited for that loop, or 
 from __future__ import annotations
 
 import asyncio
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 
 from loopwright.agents import Limits, create_agent
+from loopwright.agents.middleware import AgentMiddleware
 from loopwright.config import get_stream_writer
 from loopwright.testing import ScriptedModel, call, say
 from loopwright.tools import tool
@@ -94,3 +96,106 @@ def test_a_plain_call_where_a_loop_runs(outer):
     text, tokens = asyncio.run(main())
     assert text == "o"
     assert sorted(t for t in tokens if t) == sorted(["a", "b"] * 2 + ["o"])
+
+
+@both_worlds
+@pytest.mark.parametrize("way", ["invoke", "stream"])
+def test_a_plain_thread_below_a_plain_call(world, way):
+    """It has inherited no context variables, and still does not wait for the loop that stands still for it."""
+
+    @tool
+    def rest() -> str:
+        """Ask an agent on a thread of one's own."""
+        texts: list[str] = []
+        thread = Thread(target=lambda: texts.append(innermost().invoke({"messages": "?"}).text))
+        thread.start()
+        thread.join()
+        return texts[0]
+
+    middle = create_agent(ScriptedModel(call("rest"), say("m"), loop=True), [rest])
+
+    @tool
+    async def ask() -> str:
+        """Ask with a plain call on the loop."""
+        if way == "invoke":
+            return middle.invoke({"messages": "?"})["messages"][2].text
+        states = []
+        for state in middle.stream({"messages": "?"}, stream_mode="values"):
+            states.append(state)
+            await asyncio.sleep(0)
+        return states[-1]["messages"][2].text
+
+    outer = create_agent(ScriptedModel(call("ask"), say("o"), loop=True), [ask])
+    assert [m.text for m in invoke(outer, world)["messages"]] == ["hi", "", "ab", "o"]
+
+
+def test_tokens_for_a_reader_whose_loop_is_stopped_meanwhile():
+    """Whoever waits for the reader gives up as soon as the reader's loop stands still, maybe for this very code."""
+    emitted = Event()
+
+    @tool
+    def emit() -> str:
+        """Emit more than the reader can take meanwhile."""
+        write = get_stream_writer()
+        for i in range(3):
+            write(i)
+        inner = create_agent(ScriptedModel(say(chunks=["a", "b"]), loop=True))
+        text = inner.invoke({"messages": "?"}).text
+        emitted.set()
+        return text
+
+    @tool("hold")
+    async def hold() -> str:
+        """Stop the loop until the other one is done."""
+
+        @tool
+        def wait() -> str:
+            """Wait."""
+            assert emitted.wait(20)
+            return "waited"
+
+        return create_agent(ScriptedModel(call("wait"), say("held")), [wait]).invoke({"messages": "?"}).text
+
+    agent = create_agent(ScriptedModel([call("emit"), call("hold")], say("o")), [emit, hold])
+    items = stream(agent, "async", stream_mode=["messages", "custom"], subgraphs=True)
+    assert [item for _, mode, item in items if mode == "custom"] == [0, 1, 2]
+    assert "".join(i[0].text for path, mode, i in items if mode == "messages" and path and i[0].text in "ab") == "ab"
+
+
+@pytest.mark.parametrize("way", ["lone", "parallel", "nested", "hook", "wrap"])
+def test_a_plain_function_never_runs_on_a_thread_with_a_loop(way):
+    """In a notebook or a web handler a plain tool, or hook, may itself call `asyncio.run`."""
+
+    async def asked() -> str:
+        await asyncio.sleep(0)
+        return "ran"
+
+    @tool
+    def work() -> str:
+        """Work."""
+        return asyncio.run(asked())
+
+    @tool("work")
+    async def nested() -> str:
+        """Work, in a plain call on the loop."""
+        inner = create_agent(ScriptedModel(call("work"), say("in")), [work])
+        return inner.invoke({"messages": "?"})["messages"][2].text
+
+    class Hooks(AgentMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> None:
+            if way == "hook":
+                assert asyncio.run(asked()) == "ran"
+
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            if way == "wrap":
+                assert asyncio.run(asked()) == "ran"
+            return handler(request)
+
+    calls = [call("work")] * (2 if way == "parallel" else 1)
+    tools = [nested if way == "nested" else work]
+    agent = create_agent(ScriptedModel(calls, say("done")), tools, middleware=[Hooks()])
+
+    async def main() -> list[str]:
+        return [m.text for m in agent.invoke({"messages": "hi"})["messages"]]
+
+    assert asyncio.run(main()) == ["hi", "", *["ran"] * len(calls), "done"]

@@ -346,13 +346,13 @@ def test_threads_are_kept_and_used_again() -> None:
     lock = threading.Lock()
     lock.acquire()
     job = start(lambda: done.append(threading.get_ident()))
-    job.on_done(lock.release)
+    job.add_done_callback(lambda _: lock.release())
     assert lock.acquire(timeout=5)
     again = start(lambda: done.append(threading.get_ident()))
-    again.on_done(lock.release)
+    again.add_done_callback(lambda _: lock.release())
     assert lock.acquire(timeout=5)
     assert done[0] == done[1]
-    assert again.outcome() is None
+    assert again.result() is None
 
 
 def test_a_job_keeps_its_error() -> None:
@@ -361,7 +361,7 @@ def test_a_job_keeps_its_error() -> None:
     assert job.cancelled
     job.finish(None, KeyError("x"))
     with pytest.raises(KeyError):
-        job.outcome()
+        job.result()
 
 
 def test_a_stream_that_is_never_read_leaves_nothing_behind() -> None:

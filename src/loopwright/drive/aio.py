@@ -3,7 +3,7 @@
 A root run is stepped where its reader stands: the futures it waits for are passed on to the loop, and at a pause the
 step returns to the reader (0.4 µs a token, against 7 through a second task and an event). Whatever else runs at the
 same time (tasks of a gather, a user's coroutine while somebody reads) is a task of its own, and hands over at each
-pause. As in the blocking world there is one place where a root stands still and delivers meanwhile: `_listen`.
+pause. As in the blocking world there is one place where a root stands still and delivers meanwhile (`standing`).
 
 No timeout, task group or context token spans a pause: a reader may stay away for an hour, and it is the reader's
 task that such a timeout would cancel.
@@ -18,19 +18,25 @@ from contextvars import Context, copy_context
 from threading import get_ident
 from typing import Any, NoReturn, TypeVar, cast
 
-from loopwright.drive.bridge import Call, answer, awaited, drain, handler_on_thread, turn_away
+from loopwright.drive.bridge import Call, awaited, drain, handler_on_thread, turn_away
+from loopwright.drive.guest import Guest, own_error
 from loopwright.drive.outbox import Ack, Outbox
+from loopwright.drive.standing import Counter, Elsewhere, StandingPort
 from loopwright.drive.steps import InContext
-from loopwright.drive.threads import Job, start
-from loopwright.errors import RunCancelled
-from loopwright.port import PAUSE, Port, pause
+from loopwright.drive.threads import start
+from loopwright.errors import RunCancelled, UsageError
+from loopwright.port import PAUSE, pause
 
 __all__ = ["AioPort", "AioStream", "run"]
 
 T = TypeVar("T")
 
 _GRACE_S = 1.0
-"""How long a cancelled run waits for its tasks to clean up. One that swallows its cancellation is left behind."""
+"""How long a cancelled run waits for its tasks to clean up. One that swallows its cancellation is left behind.
+
+What runs in the caller's own task (a lone coroutine of a run that nobody reads, a model's stream) is stepped by that
+task alone, so nobody could leave it behind: there asyncio's own rule holds, and it is waited for.
+"""
 
 
 class _Steps:
@@ -134,7 +140,7 @@ class AioStream(AsyncIterator[Any]):
     to it, and this does so at once unless the clean-up itself has to wait.
     """
 
-    __slots__ = ("_enter", "_failure", "_items", "_live", "_outbox", "_send", "_steps")
+    __slots__ = ("_enter", "_failure", "_items", "_live", "_outbox", "_send", "_steps", "_waiting")
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], outbox: Outbox, context: Context) -> None:
         self._steps = _Steps(coroutine, context)
@@ -142,6 +148,8 @@ class AioStream(AsyncIterator[Any]):
         self._outbox = outbox
         self._items = outbox.items
         self._live = True
+        """Whether the run can be stepped: it has not ended, and waits for nothing."""
+        self._waiting = False
         self._failure: BaseException | None = None
 
     def __iter__(self) -> NoReturn:
@@ -161,20 +169,40 @@ class AioStream(AsyncIterator[Any]):
                 raise self._over()
             try:
                 yielded = self._enter(self._send, None)
-                if yielded is not PAUSE:  # the run waits for something of the loop's
-                    self._live = await _Resumed(self._steps, yielded)
+                if yielded is not PAUSE:
+                    self._live = await self._wait(yielded)
             except StopIteration:
                 self._live = False
             except BaseException as error:  # noqa: BLE001 - raised once the reader has what came before it
                 self._live, self._failure = False, error
         return items.popleft()
 
+    async def _wait(self, yielded: Any) -> bool:
+        """The run waits for something of the loop's: until that is there, nobody else may step it."""
+        self._live, self._waiting = False, True
+        try:
+            return await _Resumed(self._steps, yielded)
+        finally:
+            self._waiting = False
+
     def _over(self) -> BaseException:
+        if self._waiting:
+            return UsageError(
+                "This stream is already being read, and its reader waits for the next item. A tool or hook cannot "
+                "read or close the stream that runs it, and two tasks cannot read one stream: write "
+                "`stream_mode=[...]` for a reader that sees more, and cancel the reader's task to end the run."
+            )
         failure, self._failure = self._failure, None
         return StopAsyncIteration() if failure is None else failure
 
     async def aclose(self) -> None:
-        """End the run now; its clean-up is over when this returns."""
+        """End the run now; its clean-up is over when this returns.
+
+        A task that swallows its cancellation is left behind after a second. Raises `UsageError` while another task
+        waits for the next item.
+        """
+        if self._waiting:
+            raise self._over()
         self._outbox.close()
         if not self._live:
             return
@@ -228,10 +256,10 @@ def _finish_later(steps: _Steps, yielded: Any) -> None:
 class _Desk:
     """Where a core waits on an event loop. Items as of `bridge.Desk`; whoever comes after `close` is turned away."""
 
-    __slots__ = ("_items", "_loop", "_open", "_thread", "_waiter")
+    __slots__ = ("_items", "_open", "_thread", "_waiter", "loop")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop, self._thread = loop, get_ident()
+    def __init__(self) -> None:
+        self.loop, self._thread = asyncio.get_running_loop(), get_ident()
         self._items: deque[Call | Ack | None] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._open = True
@@ -242,7 +270,7 @@ class _Desk:
             self._put(item)
             return
         try:
-            self._loop.call_soon_threadsafe(self._put, item)
+            self.loop.call_soon_threadsafe(self._put, item)
         except RuntimeError:  # the loop is closed
             turn_away(item)
 
@@ -261,18 +289,18 @@ class _Desk:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def get(self, deadline: float | None) -> Call | Ack | None:
-        """The next item. Raises `TimeoutError` at `deadline`, in the loop's time."""
-        while not self._items:
-            self._waiter = self._loop.create_future()
-            timer = None if deadline is None else self._loop.call_at(deadline, self._wake)
+    async def get(self, timeout_s: float | None) -> Call | Ack | None:
+        """The next item. Raises `TimeoutError` after `timeout_s` seconds."""
+        if not self._items:
+            self._waiter = self.loop.create_future()
+            timer = None if timeout_s is None else self.loop.call_later(timeout_s, self._wake)
             try:
                 await self._waiter
             finally:
                 self._waiter = None
                 if timer is not None:
                     timer.cancel()
-            if not self._items and deadline is not None and self._loop.time() >= deadline:
+            if not self._items:
                 raise TimeoutError
         return self._items.popleft()
 
@@ -283,16 +311,11 @@ class _Desk:
             turn_away(self._items.popleft())
 
 
-class AioPort(Port):
-    """The asyncio world of one run. `root` is the run that is stepped in its reader's task."""
+class AioPort(StandingPort):
+    """The asyncio world of one run. A root is stepped in its reader's task."""
 
-    __slots__ = ("outbox", "reading", "root")
+    __slots__ = ()
     asynchronous = True
-
-    def __init__(self, outbox: Outbox | None = None, *, root: bool = False) -> None:
-        self.outbox = outbox
-        self.reading = outbox is not None
-        self.root = root
 
     async def call(
         self,
@@ -304,10 +327,10 @@ class AioPort(Port):
         **kwargs: Any,
     ) -> Any:
         if not is_async:
-            return await self._join_thread(lambda _: start(lambda: function(*args, **kwargs)), timeout_s)
+            return await self._join(lambda _: start(lambda: function(*args, **kwargs)), timeout_s)
         if timeout_s is None and not self.reading:
-            return await InContext(function(*args, **kwargs), copy_context())
-        return await self._join_task(function(*args, **kwargs), timeout_s)
+            return await Guest(function(*args, **kwargs), copy_context())
+        return await self._join_guest(lambda: function(*args, **kwargs), timeout_s)
 
     async def consume(
         self,
@@ -328,6 +351,11 @@ class AioPort(Port):
                         await pausing
             else:
                 await self._consume_until(source, take, asyncio.get_running_loop().time() + timeout_s)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise own_error(error) from error
         finally:
             close = getattr(source, "aclose", None)
             if close is not None:
@@ -354,51 +382,23 @@ class AioPort(Port):
             take(item)
             await self.pause()
 
-        await self._join_thread(lambda desk: start(drain, plain, accept, desk.put), timeout_s)
+        await self._join(lambda desk: start(drain, plain, accept, desk.put), timeout_s)
 
-    async def gather(
-        self, coroutines: Sequence[Coroutine[Any, Any, T]], limit: int | None = None
-    ) -> list[T | BaseException]:
-        count = len(coroutines)
-        width = min(limit or count, count)
-        if width == 1:
-            try:
-                return [await self._caught(InContext(coroutine, copy_context())) for coroutine in coroutines]
-            finally:
-                for coroutine in coroutines:  # of a cancelled run, those whose turn never came
-                    coroutine.close()
-        loop = asyncio.get_running_loop()
-        desk = _Desk(loop)
-        waiting = list(reversed(list(enumerate(coroutines))))
-        results: list[Any] = [None] * count
-        running: dict[int, asyncio.Task[Any]] = {}
-        outbox = self._hang_bell(desk)
-        try:
-            while waiting or running:
-                while waiting and len(running) < width:
-                    index, coroutine = waiting.pop()
-                    running[index] = loop.create_task(run(coroutine, self.outbox))
-                    running[index].add_done_callback(desk.news)
-                await self._listen(desk, lambda: any(task.done() for task in running.values()), None, outbox)
-                for index in [index for index, task in running.items() if task.done()]:
-                    results[index] = _outcome_of(running.pop(index))
-        finally:
-            for _, coroutine in waiting:
-                coroutine.close()
-            await self._stop(list(running.values()), desk, outbox)
-        return results
+    def _desk(self) -> Counter:
+        return _Desk()
+
+    def _begin(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(run(coroutine, self.outbox))
+        task.add_done_callback(lambda _: coroutine.close())  # one that was cancelled first has never begun
+        return task
 
     async def _caught(self, coroutine: Awaitable[T]) -> T | BaseException:
-        """A lone task's outcome in the form of `gather`'s; cancellation is never an outcome."""
         try:
             return await coroutine
         except (RunCancelled, asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001 - returned, not lost
             return error
-
-    async def within(self, coroutine: Coroutine[Any, Any, T], timeout_s: float) -> T:
-        return cast(T, await self._join_task(run(coroutine, self.outbox), timeout_s))
 
     async def bridge(
         self,
@@ -409,101 +409,41 @@ class AioPort(Port):
         is_async: bool,
     ) -> Any:
         if not is_async:
-            return await self._join_thread(lambda desk: start(hook, *args, handler_on_thread(inner, desk.put)), None)
+            return await self._join(lambda desk: start(hook, *args, handler_on_thread(inner, desk.put)), None)
         if not self.reading:
-            return await InContext(hook(*args, inner), copy_context())
+            return await Guest(hook(*args, inner), copy_context())
 
         async def handler(*a: Any, **k: Any) -> Any:
             return await run(awaited(inner(*a, **k)), self.outbox)
 
-        return await self._join_task(hook(*args, handler), None)
+        return await self._join_guest(lambda: hook(*args, handler), None)
 
     async def sleep(self, seconds: float) -> None:
         if self.reading:
-            await self._join_task(asyncio.sleep(seconds), None)
+            await self._join_guest(lambda: asyncio.sleep(seconds), None)
         else:
             await asyncio.sleep(seconds)
 
-    async def _join_thread(self, begin: Callable[[_Desk], Job], timeout_s: float | None) -> Any:
-        desk = _Desk(asyncio.get_running_loop())
-        outbox = self._hang_bell(desk)
-        job = begin(desk)
-        job.on_done(desk.news)
-        try:
-            await self._listen(desk, lambda: job.done, timeout_s, outbox)
-        finally:
-            if not job.done:
-                job.cancel()
-            self._close(desk, outbox)
-        return job.outcome()
+    async def _join_guest(self, make: Callable[[], Coroutine[Any, Any, Any]], timeout_s: float | None) -> Any:
+        """Run a coroutine of the user's in a task of its own, and wait for it."""
 
-    async def _join_task(self, coroutine: Coroutine[Any, Any, Any], timeout_s: float | None) -> Any:
-        loop = asyncio.get_running_loop()
-        desk = _Desk(loop)
-        outbox = self._hang_bell(desk)
-        task = loop.create_task(coroutine)
-        task.add_done_callback(desk.news)
-        try:
-            await self._listen(desk, task.done, timeout_s, outbox)
-        finally:
-            await self._stop([task], desk, outbox, wait=timeout_s is None)
-        outcome = _outcome_of(task)
-        if isinstance(outcome, asyncio.CancelledError):
-            words = "the coroutine was cancelled from inside, not by its run"
-            raise RuntimeError(words) from outcome  # noqa: TRY004 - no type was wrong
-        if isinstance(outcome, BaseException) and task.exception() is outcome:
-            raise outcome
-        return outcome
+        def begin(_: Counter) -> asyncio.Task[Any]:
+            coroutine = make()
+            task = asyncio.get_running_loop().create_task(awaited(Guest(coroutine, copy_context())))
+            task.add_done_callback(lambda _: coroutine.close())
+            return task
 
-    async def _stop(
-        self, tasks: list[asyncio.Task[Any]], desk: _Desk, outbox: Outbox | None, *, wait: bool = True
-    ) -> None:
-        """Cancel what still runs. With `wait`, give it time to clean up."""
-        self._close(desk, outbox)
-        left = [task for task in tasks if not task.done()]
-        for task in left:
-            task.cancel()
-        if left and wait:
-            await asyncio.wait(left, timeout=_GRACE_S)
-        for task in left:
-            if task.done():
-                _outcome_of(task)
-            else:
-                task.add_done_callback(_outcome_of)
+        return await self._join(begin, timeout_s)
 
-    def _hang_bell(self, desk: _Desk) -> Outbox | None:
-        """Before anything begins elsewhere: from now on, whoever emits finds a root that listens."""
-        outbox = self.outbox
-        if not self.root or outbox is None or outbox.bell is not None:
-            return None
-        outbox.bell, outbox.loop = desk.put, asyncio.get_running_loop()
-        return outbox
-
-    def _close(self, desk: _Desk, outbox: Outbox | None) -> None:
-        if outbox is not None:
-            outbox.bell = None
-        desk.close()
-
-    async def _listen(
-        self, desk: _Desk, ended: Callable[[], bool], timeout_s: float | None, outbox: Outbox | None
-    ) -> None:
-        """Stand still until `ended`. `outbox` is given where this is the reader's root.
-
-        Raises `TimeoutError` after `timeout_s`.
-        """
-        deadline = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
-        while not ended():
-            item = await desk.get(deadline)
-            if outbox is not None and outbox.items:
-                await pause()
-            if isinstance(item, Call):
-                await answer(item, outbox)
-            elif item is not None:
-                item()
+    async def _leave(self, cancelled: Sequence[Elsewhere], *, patient: bool) -> None:
+        tasks = cast("list[asyncio.Task[Any]]", [one for one in cancelled if isinstance(one, asyncio.Task)])
+        for task in tasks:
+            task.add_done_callback(_retrieve)
+        if tasks and patient:
+            await asyncio.wait(tasks, timeout=_GRACE_S)
 
 
-def _outcome_of(task: asyncio.Task[Any]) -> Any:
-    """Result or exception of a task that is done, as a value."""
-    if task.cancelled():
-        return asyncio.CancelledError()
-    return task.exception() or task.result()
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """Nobody wants to know any more how it has ended."""
+    if not task.cancelled():
+        task.exception()

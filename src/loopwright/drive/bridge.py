@@ -11,7 +11,7 @@ from __future__ import annotations
 from _thread import allocate_lock
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextvars import copy_context
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from loopwright.drive.outbox import Ack, Outbox
@@ -89,6 +89,8 @@ class Desk:
     """Where a blocking core waits. Items: a `Call`, an `Ack` to give once the reader has read, or None for news."""
 
     __slots__ = ("_lock", "_open", "_queue")
+    loop = None
+    """No event loop waits here."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[Call | Ack | None] = SimpleQueue()
@@ -103,13 +105,16 @@ class Desk:
                 return
         turn_away(item)
 
-    def news(self) -> None:
+    def news(self, _: Any = None) -> None:
         """Wake whoever waits: a job has ended."""
         self.put(None)
 
-    def get(self, timeout_s: float | None) -> Call | Ack | None:
-        """The next item. Raises `queue.Empty` after `timeout_s` seconds."""
-        return self._queue.get(timeout=timeout_s)
+    async def get(self, timeout_s: float | None) -> Call | Ack | None:
+        """The next item. Raises `TimeoutError` after `timeout_s` seconds."""
+        try:
+            return self._queue.get(timeout=timeout_s)
+        except Empty:
+            raise TimeoutError from None
 
     def close(self) -> None:
         """Turn away whoever waits here, and whoever comes later."""

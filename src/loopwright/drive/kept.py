@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Collection, Coroutine
+from collections.abc import Coroutine
 from contextvars import copy_context
 from typing import Any
 
-from loopwright.drive.outbox import held_loops
+from loopwright.drive.bridge import awaited
+from loopwright.drive.guest import Guest
+from loopwright.drive.outbox import is_held
 from loopwright.drive.threads import Job, current_job
 
 __all__ = ["kept_loop", "start_on_loop"]
@@ -22,11 +24,11 @@ _lock = threading.Lock()
 _loops: list[asyncio.AbstractEventLoop] = []
 
 
-def kept_loop(held: Collection[Any] = ()) -> asyncio.AbstractEventLoop:
-    """The loop; started at the first use, and again in a forked child. One that is in `held` is passed over."""
+def kept_loop() -> asyncio.AbstractEventLoop:
+    """The loop; started at the first use, and again in a forked child. One that stands still is passed over."""
     with _lock:
         for loop in _loops:
-            if loop not in held and not loop.is_closed():
+            if not is_held(loop) and not loop.is_closed():
                 return loop
         loop = asyncio.new_event_loop()
         threading.Thread(target=_serve, args=(loop,), name="loopwright-loop", daemon=True).start()
@@ -53,10 +55,11 @@ def start_on_loop(coroutine: Coroutine[Any, Any, Any]) -> Job:
     A plain call made by a coroutine on that loop stops the loop until it has ended: what it waits for, however deep,
     runs on another one.
     """
-    loop, job, context = kept_loop(held_loops.get()), Job(), copy_context()
+    loop, job, context = kept_loop(), Job(), copy_context()
     context.run(current_job.set, job)
 
     def settle(task: asyncio.Task[Any]) -> None:
+        coroutine.close()  # one that was cancelled first has never begun
         if task.cancelled():
             job.finish(None, asyncio.CancelledError())
         else:
@@ -64,7 +67,7 @@ def start_on_loop(coroutine: Coroutine[Any, Any, Any]) -> Job:
             job.finish(None if error else task.result(), error)
 
     def begin() -> None:
-        task = loop.create_task(coroutine, context=context)
+        task = loop.create_task(awaited(Guest(coroutine, context)))
         job.stop = lambda: loop.call_soon_threadsafe(task.cancel)
         if job.cancelled:
             task.cancel()

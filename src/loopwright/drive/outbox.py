@@ -14,14 +14,15 @@ Invariant: while `bell` is None, the root itself is running and will deliver at 
 
 from __future__ import annotations
 
+import os
 import sys
 from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable
-from contextvars import Context, ContextVar, copy_context
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
-__all__ = ["Ack", "Bell", "Outbox", "held_loops", "hold_loop", "running_loop"]
+__all__ = ["Ack", "Bell", "Outbox", "hold_loop", "is_held", "release_loop", "running_loop"]
 
 Ack = Callable[[], object]
 """Called once the reader has taken what was there."""
@@ -29,7 +30,7 @@ Bell = Callable[[Ack | None], object]
 """Wakes the waiting root run, from any thread."""
 
 _RECHECK_S = 0.5
-"""How often a waiting emitter looks whether the root has gone; only a lost race ever waits that long."""
+"""How often a waiting emitter looks whether the root has gone, or is held up meanwhile; both are rare."""
 
 
 class Outbox:
@@ -66,12 +67,12 @@ class Outbox:
         taken.acquire()
         bell(taken.release)
         while not taken.acquire(timeout=_RECHECK_S):
-            if self.bell is not bell or self.closed:
+            if self.bell is not bell or self.closed or self.is_held_up():
                 return
 
     def is_held_up(self) -> bool:
-        """Whether the root stands still until this very code has ended: its loop is stopped by a call above."""
-        return self.loop is not None and self.loop in held_loops.get()
+        """Whether the root's loop is stopped by a blocking call, which may be waiting for this very code."""
+        return self.loop in _held
 
     def close(self) -> None:
         """The reader has left."""
@@ -79,8 +80,12 @@ class Outbox:
         self.items.clear()
 
 
-held_loops: ContextVar[tuple[Any, ...]] = ContextVar("loopwright_held_loops", default=())
-"""Event loops that stand still until the running code has ended: a blocking call was made on their own thread."""
+_held: Final[list[Any]] = []
+"""Event loops that stand still, each as often as a blocking call is made on its own thread: for as long as that lasts.
+
+Whoever would wait for one of them might be who the call waits for, and no context variable tells: a plain thread below
+the call has inherited none.
+"""
 
 
 def running_loop() -> Any:
@@ -89,14 +94,23 @@ def running_loop() -> Any:
     return None if asyncio is None else asyncio._get_running_loop()
 
 
-def hold_loop(context: Context | None) -> Context | None:
-    """A blocking call begins: in its context, note the loop that it stops."""
+def hold_loop() -> Any:
+    """A blocking call begins: the loop that it stops until `release_loop`. None if there is none."""
     loop = running_loop()
-    if loop is None:
-        return context
-    if context is None:
-        context = copy_context()
-    held = context.get(held_loops, ())
-    if loop not in held:
-        context.run(held_loops.set, (*held, loop))
-    return context
+    if loop is not None:
+        _held.append(loop)
+    return loop
+
+
+def release_loop(loop: Any) -> None:
+    """The blocking call has ended."""
+    with suppress(ValueError):  # in a forked child nothing is held any more
+        _held.remove(loop)
+
+
+def is_held(loop: Any) -> bool:
+    """Whether the loop stands still."""
+    return loop in _held
+
+
+os.register_at_fork(after_in_child=_held.clear)

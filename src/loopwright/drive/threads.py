@@ -25,17 +25,17 @@ _idle: list[_Worker] = []
 
 
 class Job:
-    """Something that runs elsewhere: its outcome, and who wants to be told."""
+    """Something that runs elsewhere: its outcome, and who wants to be told. Methods are named as those of a future."""
 
-    __slots__ = ("_above", "_below", "_callbacks", "_lock", "cancelled", "done", "error", "result", "stop")
+    __slots__ = ("_above", "_below", "_callbacks", "_done", "_error", "_lock", "_result", "cancelled", "stop")
 
     def __init__(self) -> None:
         self._lock = allocate_lock()
-        self._callbacks: list[Callable[[], object]] = []
+        self._callbacks: list[Callable[[Job], object]] = []
         self._below: list[Job] = []
-        self.done = False
-        self.result: Any = None
-        self.error: BaseException | None = None
+        self._done = False
+        self._result: Any = None
+        self._error: BaseException | None = None
         self.cancelled = False
         """Set by whoever gave up on it; a thread cannot be stopped, only told."""
         self.stop: Callable[[], object] | None = None
@@ -62,29 +62,33 @@ class Job:
     def finish(self, result: Any, error: BaseException | None) -> None:
         """Settle the outcome, on whatever thread it came about."""
         with self._lock:
-            self.result, self.error = result, error
-            self.done = True
+            self._result, self._error = result, error
+            self._done = True
             callbacks, self._callbacks = self._callbacks, []
         above = self._above
         if above is not None:
             with above._lock:
                 above._below.remove(self)
         for callback in callbacks:
-            callback()
+            callback(self)
 
-    def on_done(self, callback: Callable[[], object]) -> None:
-        """Call `callback` once it is done: on the thread that finishes it, or now."""
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self._done
+
+    def add_done_callback(self, callback: Callable[[Job], object]) -> None:
+        """Call `callback(job)` once it is done: on the thread that finishes it, or now."""
         with self._lock:
-            if not self.done:
+            if not self._done:
                 self._callbacks.append(callback)
                 return
-        callback()
+        callback(self)
 
-    def outcome(self) -> Any:
-        """The result, or the error raised."""
-        if self.error is not None:
-            raise self.error
-        return self.result
+    def result(self) -> Any:
+        """The result of a job that is done, or its error raised."""
+        if self._error is not None:
+            raise self._error
+        return self._result
 
 
 current_job: ContextVar[Job | None] = ContextVar("loopwright_job", default=None)
@@ -103,12 +107,15 @@ class _Worker:
     def _work(self) -> None:
         while True:
             job, context, function, args = self.inbox.get()
+            idle = _idle
             result, error = None, None
             try:
                 result = context.run(function, *args)
             except BaseException as caught:  # noqa: BLE001 - handed to whoever waits for the job
                 error = caught
             del context, function, args
+            if idle is not _idle:  # the function has returned in a child that it forked: nobody there waits for it
+                return
             # Idle before it is settled, so that whoever was waiting for it can use this thread at once.
             keep = len(_idle) < _KEPT_IDLE
             if keep:
@@ -119,9 +126,9 @@ class _Worker:
                 return
 
 
-def start(function: Callable[..., Any], *args: Any, job: Job | None = None) -> Job:
+def start(function: Callable[..., Any], *args: Any) -> Job:
     """Run `function(*args)` on a helper thread, in a copy of the caller's context variables."""
-    job = job or Job()
+    job = Job()
     context = copy_context()
     context.run(current_job.set, job)
     try:
@@ -133,8 +140,10 @@ def start(function: Callable[..., Any], *args: Any, job: Job | None = None) -> J
 
 
 def _forget_after_fork() -> None:
-    """Threads do not survive a fork."""
-    _idle.clear()
+    """Threads do not survive a fork, and nobody in the child waits for its parent's jobs."""
+    global _idle
+    _idle = []
+    current_job.set(None)
 
 
 os.register_at_fork(after_in_child=_forget_after_fork)

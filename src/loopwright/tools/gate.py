@@ -7,11 +7,13 @@ tool) runs in its caller's place: waiting for a place that its own caller holds 
 
 from __future__ import annotations
 
+import os
 from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, ContextVar
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 if TYPE_CHECKING:
     from loopwright.port import Port
@@ -35,11 +37,16 @@ class _Waiter:
 class Gate:
     """At most `width` at once."""
 
-    __slots__ = ("_free", "_lock", "_queue", "width")
+    __slots__ = ("__weakref__", "_free", "_lock", "_queue", "width")
 
     def __init__(self, width: int) -> None:
         self.width = width
-        self._free = width
+        self.open()
+        _gates.add(self)
+
+    def open(self) -> None:
+        """Nobody is inside, and nobody waits."""
+        self._free = self.width
         self._lock = allocate_lock()
         self._queue: deque[_Waiter] = deque()
 
@@ -108,3 +115,16 @@ class Gate:
                 self._queue.remove(waiter)
                 return
         self.leave()
+
+
+_gates: Final[WeakSet[Gate]] = WeakSet()
+
+
+def _open_after_fork() -> None:
+    """Whoever was inside, or waited, did not come along into the child."""
+    for gate in _gates:
+        gate.open()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_open_after_fork)
