@@ -15,7 +15,7 @@ from loopwright.errors import EmptyInputError, InputTypeError
 from loopwright.graph.compiled import CompiledStateGraph, Parts
 from loopwright.graph.stops import StopAt
 from loopwright.messages import BaseMessage
-from loopwright.messages.pairing import repair_history
+from loopwright.messages.pairing import CANCELLED, NOT_RUN, repair_history
 from loopwright.scope import ConfigLike
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Agent(CompiledStateGraph, Generic[R]):
         self.limits = limits
         self.tools: Mapping[str, BaseTool] = tools or {}
         """The tools it runs, by name."""
-        self.repair, self.renew = _mended, _renewed
+        self.repair, self.repair_cancelled, self.renew = _mended, _closed, _renewed
 
     if TYPE_CHECKING:
 
@@ -170,6 +170,15 @@ def _mended(state: dict[str, Any]) -> dict[str, Any]:
     """What of a state has to be replaced for every call to have its result."""
     messages: list[BaseMessage] = state.get("messages") or []
     repaired = repair_history(messages)
+    return {} if repaired is messages else {"messages": repaired}
+
+
+def _closed(state: dict[str, Any], cut_off: list[Task]) -> dict[str, Any]:
+    """The same after a cancellation: of a call that had begun nobody knows what it has done."""
+    sent = [cast("list[Any]", task.input) for task in cut_off if isinstance(task.input, list)]
+    begun = {call["id"] for calls in sent for call in calls}
+    messages: list[BaseMessage] = state.get("messages") or []
+    repaired = repair_history(messages, lambda call: CANCELLED if call["id"] in begun else NOT_RUN)
     return {} if repaired is messages else {"messages": repaired}
 
 

@@ -21,6 +21,8 @@ from loopwright.agents.stop import is_notice, notice
 from loopwright.errors import UsageError
 from loopwright.graph.types import Command
 from loopwright.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
+from loopwright.messages.base import with_id
+from loopwright.messages.history import History
 from loopwright.messages.pairing import repair_history, with_call_ids
 from loopwright.scope import RunnableConfig
 
@@ -134,6 +136,9 @@ class Asker:
         if budget.timed:
             call = task.port.within(call, max(0.0, (budget.deadline or 0.0) - budget.clock()))
         message: AIMessage = await call
+        known = task.input["messages"]
+        if known.__class__ is History and known.buffer.index.get(message.id, len(known)) < len(known):
+            message = with_id(message, task.port.new_id())  # a reply never takes the place of what was said before
         if self.name is not None and message.name is None:
             message = message.model_copy(update={"name": self.name})
         return self._read(task, with_call_ids(message), history, plan)

@@ -88,6 +88,8 @@ class CompiledStateGraph:
         self.message_keys = frozenset(k for k, c in parts.channels.items() if c.reducer is add_messages)
         self.renew: Callable[[dict[str, Any]], dict[str, Any]] | None = None
         """What of the state a new turn of a thread begins with in another form: returns the keys to replace."""
+        self.repair_cancelled: Callable[..., dict[str, Any]] | None = None
+        """`repair` after a cancellation; `cut_off=` are the tasks that had begun and not ended."""
         self.repair: Callable[[dict[str, Any]], dict[str, Any]] | None = None
         """Mends what a broken-off run left in a state: returns the keys to replace, `{}` when nothing is wrong."""
         self.asks_by_design: str | None = None

@@ -249,6 +249,7 @@ class Run:
     async def perform(self, task: Task) -> None:
         """Run one task to its end and keep what it wrote."""
         current_scope.set(task)
+        task.begun = True
         try:
             try:
                 answer = await (self._retried(task) if task.node.retry or self.heard else task.node.run(task))

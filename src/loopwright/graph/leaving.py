@@ -7,6 +7,7 @@ caller is told.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from loopwright.errors import GraphRecursionError, LoopwrightError, ParentCommand
@@ -38,6 +39,9 @@ async def leave(run: Run, error: BaseException) -> None:
                 error.state = run.public({**state, **mended})  # type: ignore[attr-defined]
     elif run.saver is not None and repair is not None:
         run.state = state
+        if run.graph.repair_cancelled is not None:
+            cut_off = [task for task in run.tasks if task.begun and not task.done]
+            repair = partial(run.graph.repair_cancelled, cut_off=cut_off)
         if mend(run, repair):
             run.unsaved |= changed
             run.tasks = []

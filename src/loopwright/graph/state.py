@@ -146,6 +146,11 @@ def _check_reducer(name: str, reducer: Any) -> None:
     """A reducer takes (old, update). Builtins hide their signature and are taken at their word."""
     import inspect
 
+    if inspect.iscoroutinefunction(reducer) or inspect.iscoroutinefunction(getattr(reducer, "__call__", None)):  # noqa: B004
+        raise UsageError(
+            f"The reducer of state key {name!r} is async, and a state is folded without waiting. Write a plain "
+            "function (old, update), and await what it needs in the node."
+        )
     try:
         signature = inspect.signature(reducer)
     except ValueError:

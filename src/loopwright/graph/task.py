@@ -30,6 +30,7 @@ class Task:
     """A node at work in one step of one run."""
 
     # What most tasks never set stands on the class: a task is made in every step.
+    begun = False
     done = False
     update: Any = None
     """What the node returned, as a dict; for readers."""

@@ -11,10 +11,9 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-import msgspec
-
 from loopwright.messages.base import BaseMessage, ToolMessage
 from loopwright.messages.convert import convert_to_messages
+from loopwright.messages.plain import json_text
 
 __all__ = ["count_tokens_approximately"]
 
@@ -65,7 +64,7 @@ def _message_tokens(message: BaseMessage, chars_per_token: float, tokens_per_ima
     for block in cast("list[dict[str, Any]]", message.content_blocks):
         tokens += _block_tokens(block, chars_per_token, tokens_per_image)
     for call in getattr(message, "invalid_tool_calls", ()):
-        tokens += _tokens(_json([call["name"], call["id"], call["args"]]), chars_per_token)
+        tokens += _tokens(json_text([call["name"], call["id"], call["args"]]), chars_per_token)
     return tokens
 
 
@@ -75,21 +74,17 @@ def _block_tokens(block: Mapping[str, Any], chars_per_token: float, tokens_per_i
         extras: Mapping[str, Any] = block.get("extras") or {}
         return min(_LOW_DETAIL, tokens_per_image) if extras.get("detail") == "low" else tokens_per_image
     if kind == "tool_call":
-        return _tokens(f"{block['name']}{block['id'] or ''}{_json(block['args'])}", chars_per_token)
+        return _tokens(f"{block['name']}{block['id'] or ''}{json_text(block['args'])}", chars_per_token)
     words = block.get("text") or block.get("reasoning") or block.get("refusal")
     if isinstance(words, str):
         return _tokens(words, chars_per_token)
     if kind in ("text", "reasoning", "refusal"):
         return 0.0
-    return _tokens(_json(block.get("value", block)), chars_per_token)
+    return _tokens(json_text(block.get("value", block)), chars_per_token)
 
 
 def _tool_text(tool: Any) -> str:
     if isinstance(tool, Mapping):
-        return _json(tool)
+        return json_text(tool)
     parts = [getattr(tool, name, None) for name in ("name", "description", "args")]
-    return _json([part for part in parts if isinstance(part, (str, dict))])
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value, enc_hook=str).decode("utf-8", "replace")
+    return json_text([part for part in parts if isinstance(part, (str, dict))])

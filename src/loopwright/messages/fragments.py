@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-import msgspec
-
 from loopwright.messages.calls import normal_calls, parse_arguments, partial_arguments
+from loopwright.messages.plain import json_text
 
 if TYPE_CHECKING:
     from loopwright.messages.blocks import InvalidToolCall, ToolCall, ToolCallChunk
@@ -50,7 +49,7 @@ def merge_fragments(fragments: Iterable[Mapping[str, Any]]) -> list[ToolCallChun
             calls[at]["name"] = name
         args = piece.get("args")
         if args:
-            texts[at].append(args if isinstance(args, str) else msgspec.json.encode(args).decode())
+            texts[at].append(args if isinstance(args, str) else json_text(args))
         if len(piece) > 4:
             call = calls[at]
             call.update((key, value) for key, value in piece.items() if key not in call)

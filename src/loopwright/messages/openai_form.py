@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, cast, overload
 
-import msgspec
 from msgspec import structs
 
 from loopwright.errors import UsageError
 from loopwright.messages.base import AIMessage, BaseMessage, ChatMessage, ToolMessage
 from loopwright.messages.convert import DEVELOPER_KEY, convert_to_messages
+from loopwright.messages.plain import json_text
 from loopwright.messages.standard import standard_block
 
 __all__ = ["convert_from_openai_messages", "convert_to_openai_messages", "in_openai_blocks", "openai_block"]
@@ -104,7 +104,7 @@ def _call(call_id: str | None, name: str | None, args: Any) -> _Block:
     import json  # as late as it is needed
 
     # Spaced as Python's json writes it, because that is what programs and tests compare with.
-    plain = args if isinstance(args, str) else msgspec.json.decode(msgspec.json.encode(args or {}, enc_hook=str))
+    plain = args if isinstance(args, str) else json.loads(json_text(args or {}))
     text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
     return {"type": "function", "id": call_id, "function": {"name": name or "", "arguments": text}}
 

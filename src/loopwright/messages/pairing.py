@@ -23,8 +23,9 @@ from loopwright.ids import new_id
 from loopwright.messages.base import AIMessage, BaseMessage, ToolMessage
 from loopwright.messages.history import History
 
-__all__ = ["NOT_RUN", "calls_of", "find_broken_pair", "repair_history", "with_call_ids"]
+__all__ = ["CANCELLED", "NOT_RUN", "calls_of", "find_broken_pair", "repair_history", "with_call_ids"]
 
+CANCELLED = "This call was cancelled while it ran: it may have had effects, and nothing is known of a result."
 NOT_RUN = "This call was not run: nothing is known of a result."
 
 

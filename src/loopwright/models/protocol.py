@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 
 from loopwright.errors import InvalidResponseError, UsageError
 from loopwright.messages import AIMessage, AIMessageChunk, message_chunk_to_message, with_id
+from loopwright.messages.plain import json_text
 from loopwright.models.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 __all__ = ["Method", "Methods", "chunk_of", "message_of", "methods_of", "settled"]
@@ -160,13 +161,11 @@ def chunk_of(item: Any) -> AIMessageChunk:
 
 def _as_chunk(message: AIMessage) -> AIMessageChunk:
     """A whole message as the only piece of its stream."""
-    from msgspec import json
-
     pieces: list[Any] = [
         {
             "type": "tool_call_chunk",
             "name": call["name"],
-            "args": json.encode(call["args"]).decode(),
+            "args": json_text(call["args"]),
             "id": call.get("id"),
             "index": index,
         }

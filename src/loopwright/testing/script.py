@@ -21,11 +21,11 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any, NamedTuple, TypeAlias, cast
 
-from msgspec import json
 from pydantic import PrivateAttr
 
 from loopwright.errors import UsageError
 from loopwright.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCall, find_broken_pair
+from loopwright.messages.plain import json_text
 from loopwright.models.base import BaseChatModel
 from loopwright.port import Port
 
@@ -280,7 +280,7 @@ def _pieces(reply: Reply) -> list[Any]:
         pieces.insert(0, head)
     for index, one in enumerate(message.tool_calls):
         named = {"type": "tool_call_chunk", "name": one["name"], "args": "", "id": one.get("id"), "index": index}
-        rest = {**named, "name": None, "id": None, "args": json.encode(one["args"]).decode()}
+        rest = {**named, "name": None, "id": None, "args": json_text(one["args"])}
         pieces += [AIMessageChunk(tool_call_chunks=[named]), AIMessageChunk(tool_call_chunks=[rest])]
     if message.invalid_tool_calls:
         pieces.append(AIMessageChunk(invalid_tool_calls=message.invalid_tool_calls))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from inspect import isroutine
 from typing import TYPE_CHECKING, Any, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
 
-from loopwright.errors import ToolException, ToolInvocationError, UsageError
+from loopwright.errors import LoopwrightError, ToolException, ToolInvocationError, UsageError
 from loopwright.messages.calls import parse_arguments
 from loopwright.tools.content import content_of
 
@@ -60,13 +60,21 @@ def words_by_caller(error: Exception, tool: BaseTool, handle: HandleErrors) -> M
     if isinstance(handle, str):
         return handle
     if isinstance(handle, (type, tuple)):
-        return describe(error, tool) if isinstance(error, cast(Any, handle)) else None
+        classes = cast("tuple[type[Exception], ...]", handle if isinstance(handle, tuple) else (handle,))
+        return describe(error, tool) if _meant(error, classes) else None
     if not callable(handle):
         raise UsageError(
             f"handle_tool_errors={handle!r}: give True, False, the words of the result, exception classes "
             "or a function."
         )
-    return content_of(handle(error)) if isinstance(error, _handled_by(handle)) else None
+    return content_of(handle(error)) if _meant(error, _handled_by(handle)) else None
+
+
+def _meant(error: Exception, classes: tuple[type[Exception], ...]) -> bool:
+    """Whether an exception is one of these. A wrong use of this library is no `ValueError` of the tool's."""
+    if isinstance(error, UsageError):
+        classes = tuple(one for one in classes if one is Exception or issubclass(one, LoopwrightError))
+    return isinstance(error, classes)
 
 
 def describe(error: Exception, tool: BaseTool) -> str:
