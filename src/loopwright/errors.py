@@ -42,6 +42,7 @@ __all__ = [
     "BadRequestError",
     "ContextLengthError",
     "EmptyInputError",
+    "Escalated",
     "GraphBubbleUp",
     "GraphInterrupt",
     "GraphRecursionError",
@@ -53,7 +54,6 @@ __all__ = [
     "LimitReachedError",
     "LoopwrightError",
     "MissingExtraError",
-    "Misuse",
     "ModelConnectionError",
     "ModelError",
     "ModelTimeoutError",
@@ -270,11 +270,14 @@ class GraphInterrupt(GraphBubbleUp):
         return self.args[0] if self.args else ()
 
 
-class Misuse(GraphBubbleUp):
-    """A `UsageError` of code in a tool: it is its author's to see, not the model's. `error` is what the caller gets."""
+class Escalated(GraphBubbleUp):
+    """An error below a tool that is not the tool's own: no result for the model, but the end of the whole run.
+
+    A saver that fails under an agent in a tool, a question that nobody keeps. `error` is what the caller gets.
+    """
 
     @property
-    def error(self) -> UsageError:
+    def error(self) -> Exception:
         """The error that ends the run."""
         return self.args[0]
 

@@ -23,7 +23,7 @@ from msgspec import structs
 
 from loopwright.callbacks import callbacks_of
 from loopwright.checkpoint.record import NO_ARG
-from loopwright.errors import GraphInterrupt, InvalidAnswerError, Misuse, ParentCommand, UsageError
+from loopwright.errors import Escalated, GraphInterrupt, InvalidAnswerError, ParentCommand, UsageError
 from loopwright.graph.chains import heard_run, heard_task
 from loopwright.graph.events import (
     Event,
@@ -201,6 +201,11 @@ class Run:
                 await save(self, "loop", at_exit=True)
         except GraphInterrupt as asked:
             return await self.pause(asked.interrupts)
+        except Escalated as outer:
+            await leave(self, outer.error)
+            if self.parent is not None:
+                raise
+            raise outer.error from outer.error.__cause__
         except BaseException as error:
             await leave(self, error)
             raise
@@ -268,9 +273,9 @@ class Run:
             if self.wants(TaskFinished):
                 tell_end(self, task, None)
             raise
-        except Misuse as misuse:
-            await self._failed(task, misuse.error)
-            raise misuse.error from None
+        except Escalated as outer:
+            await self._failed(task, outer.error)
+            raise
         except Exception as error:
             await self._failed(task, error)
             raise

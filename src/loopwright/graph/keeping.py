@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from loopwright.checkpoint.record import Pending, Record
+from loopwright.errors import Escalated
 from loopwright.graph.saved import ACCOUNT_KEY, JOINS_KEY, RAN_KEY, RUN_ID, paused_form, saved_form
 from loopwright.ids import new_ordered_id
 
@@ -24,11 +25,19 @@ _OWN_KEYS = frozenset({"thread_id", "checkpoint_id", "checkpoint_ns"})
 
 
 async def ask(run: Run, name: str, *args: Any, **kwargs: Any) -> Any:
-    """Call a method of the run's saver: the plain one where nothing waits, its twin where there is an event loop."""
+    """Call a method of the run's saver: the plain one where nothing waits, its twin where there is an event loop.
+
+    A saver that fails ends the whole run: below a tool, too, it is none of the tool's failures.
+    """
     saver = cast("BaseCheckpointSaver", run.saver)
-    if saver.instant or not run.port.asynchronous:
-        return getattr(saver, name)(*args, **kwargs)
-    return await run.port.call(getattr(saver, "a" + name), *args, is_async=True, **kwargs)
+    try:
+        if saver.instant or not run.port.asynchronous:
+            return getattr(saver, name)(*args, **kwargs)
+        return await run.port.call(getattr(saver, "a" + name), *args, is_async=True, **kwargs)
+    except Exception as error:
+        if run.below is None:
+            raise
+        raise Escalated(error) from error
 
 
 async def load(run: Run, checkpoint_id: str | None) -> Record | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from loopwright.checkpoint.record import NO_ARG
-from loopwright.errors import GraphInterrupt, Misuse, UsageError
+from loopwright.errors import Escalated, GraphInterrupt, UsageError
 from loopwright.graph.answering import MISSING, asking_call, question_id
 from loopwright.graph.events import CustomEmitted, MessageAdded, MessageChunk
 from loopwright.graph.runtime import Runtime
@@ -77,7 +77,7 @@ class Task:
     def ask(self, values: Sequence[Any], response_schema: Any = None) -> list[Any]:
         """The answers to questions that code in this task asks. Raises `GraphInterrupt` while one is missing."""
         if self.run.saver is None:
-            raise Misuse(UsageError(no_saver("interrupt()")))
+            raise Escalated(UsageError(no_saver("interrupt()")))
         asked, call = self._asked or {}, asking_call.get()
         number = asked.get(call, 0)
         self._asked = {**asked, call: number + len(values)}
