@@ -79,7 +79,8 @@ async def test_a_cancelled_wait_gives_its_place_back() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert limiter.reserve(limiter._filled_at or 0.0) == pytest.approx(1000)
+    # Less what has passed since the first call; with the place still taken it would be 2000.
+    assert limiter.reserve(limiter._filled_at or 0.0) == pytest.approx(1000, abs=100)
 
 
 @both_worlds
