@@ -285,7 +285,6 @@ def test_what_python_says_itself():
 @both_worlds
 @pytest.mark.parametrize("wrap", [wrap_model_call, wrap_tool_call], ids=["model", "tool"])
 def test_an_await_that_a_hook_forgot(world, wrap):
-    @wrap
     async def watch(request: Any, handler: Any) -> Any:
         return handler(request)
 
@@ -293,7 +292,7 @@ def test_an_await_that_a_hook_forgot(world, wrap):
         """Look."""
         return "seen"
 
-    agent = create_agent(ScriptedModel(call("look"), "done"), [look], middleware=[watch])
+    agent = create_agent(ScriptedModel(call("look"), "done"), [look], middleware=[wrap(watch)])
     with pytest.raises(UsageError) as raised:
         run(agent, world, GIVEN)
     assert "watch.wrap_" in str(raised.value)
