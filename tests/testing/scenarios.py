@@ -402,4 +402,4 @@ class Scenario:
 
 
 def _model(plan: Plan) -> Planned:
-    return Planned(plan, loop=True, check_tools=False)
+    return Planned(plan, loop=True, check_tools=False)  # pyright: ignore[reportCallIssue]
