@@ -7,16 +7,17 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 ROOMS := agents graph messages tools checkpoint
 
-.PHONY: help demo test check fix docs bench clean
+.PHONY: help demo test simulate check fix docs bench clean
 
 help:
-	@echo 'make demo   a real agent on a small local model'
-	@echo 'make test   all tests, with branch coverage (ARGS="-k name" for some, without the bound)'
-	@echo 'make check  ruff, pyright, mypy, the house rules'
-	@echo 'make fix    let ruff mend and format'
-	@echo 'make docs   run every example, follow every link'
-	@echo 'make bench  beside the other frameworks (PEERS=..., SCENARIOS=..., REPS=...)'
-	@echo 'make clean  remove what these made'
+	@echo 'make demo      a real agent on a small local model'
+	@echo 'make test      all tests, with branch coverage (ARGS="-k name" for some, without the bound)'
+	@echo 'make simulate  10,000 agents in simulated worlds of accidents (SIMULATIONS=100000 for more)'
+	@echo 'make check     ruff, pyright, mypy, the house rules'
+	@echo 'make fix       let ruff mend and format'
+	@echo 'make docs      run every example, follow every link'
+	@echo 'make bench     beside the other frameworks (PEERS=..., SCENARIOS=..., REPS=...)'
+	@echo 'make clean     remove what these made'
 
 # Debian's python3 may come without ensurepip; its pip can still fill a bare environment.
 $(VENV)/.made:
@@ -48,6 +49,9 @@ else
 	$(BIN)/python -m coverage run -m pytest
 	$(BIN)/python scripts/coverage_rooms.py 95 $(ROOMS)
 endif
+
+simulate: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/testing/test_simulation.py --simulations=$(or $(SIMULATIONS),10000)
 
 # All of them run, so that one look shows all there is to mend.
 check: $(VENV)/.dev

@@ -5,8 +5,8 @@ is not ours, iterating a model's stream, waiting for several things at once, sle
 drawing an id, handing a token to whoever reads. The loop, the engine and every node are `async def` over it.
 
 Two worlds implement it, in `drive/`: `blocking.py` runs the same coroutines without an event loop (nothing in
-them ever really waits), `aio.py` inside the caller's own task. A third world, for tests or for a durable engine,
-is one more subclass. Rules that all of them keep:
+them ever really waits), `aio.py` inside the caller's own task. `testing/simulated.py` is a third; one for a durable
+engine is one more subclass. Rules that all of them keep:
 
 - a function that is not ours runs in a copy of the caller's `contextvars`, and never holds up a reader or runs on a
   thread that runs an event loop: while somebody reads, where a loop runs, or with a timeout, a plain function runs on a

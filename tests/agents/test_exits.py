@@ -559,3 +559,28 @@ def test_a_saver_that_fails_on_the_way_out_does_not_hide_what_ended_the_run():
     with pytest.raises(KeyboardInterrupt) as caught:
         agent.invoke({"messages": "hi"}, thread())
     assert caught.value.__notes__ == ["The state could not be saved: OSError('the disk is full')"]
+
+
+async def test_a_result_on_its_way_to_the_saver_is_kept_when_its_run_is_cancelled():
+    """The tool has ended, and nobody can say that it was not run."""
+    on_its_way = asyncio.Event()
+
+    class Slow(InMemorySaver):
+        instant = False
+
+        async def asave_writes(self, *place: Any, **more: Any) -> None:
+            result = getattr(place[-1][0][1][0], "type", "") == "tool"
+            if result and not on_its_way.is_set():
+                on_its_way.set()
+                await asyncio.Event().wait()
+            await super().asave_writes(*place, **more)
+
+    model = ScriptedModel(call("look", city="Oslo"), "fine")
+    agent = create_agent(model, [look], checkpointer=Slow())
+    task = asyncio.create_task(agent.ainvoke({"messages": "hi"}, thread()))
+    await on_its_way.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    result = await agent.ainvoke({"messages": "and now?"}, thread())
+    assert shown(result["messages"])[2:] == [("tool", "sunny in Oslo"), ("human", "and now?"), ("ai", "fine")]

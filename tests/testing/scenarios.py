@@ -355,13 +355,28 @@ class Scenario:
     @property
     def order_matters(self) -> bool:
         """Whether what ends first decides: several agents that spend from one account at the same time."""
-        spending = any(getattr(self.limits, name) != getattr(Limits(), name) for name in SPENDING)
-        return spending and self.asks_others
+        return self.spends_little and self.asks_others
+
+    @property
+    def spends_little(self) -> bool:
+        """Whether what is spent may end a run."""
+        return any(getattr(self.limits, name) != getattr(Limits(), name) for name in SPENDING)
 
     @property
     def asks_others(self) -> bool:
         """Whether tools call an agent."""
         return any(one in (ask, aask) for one in self._agent["tools"])
+
+    @property
+    def leaves_no_trace(self) -> bool:
+        """Whether a run that went on ends as if nothing had gone wrong: after crashes, and errors of the saver.
+
+        Where the saver of a run below fails, the call that has begun that run fails, and the model is told. What a try
+        that was lost has spent is spent.
+        """
+        if self.spends_little:
+            return False
+        return self.profile == "crash" or (self.profile == "saver" and not self.asks_others)
 
     @property
     def limits(self) -> Limits:
@@ -387,4 +402,4 @@ class Scenario:
 
 
 def _model(plan: Plan) -> Planned:
-    return Planned(plan, loop=True, check_tools=False)
+    return Planned(plan, loop=True, check_tools=False)  # pyright: ignore[reportCallIssue]

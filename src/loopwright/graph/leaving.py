@@ -6,13 +6,14 @@ caller is told.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from loopwright.errors import GraphRecursionError, LoopwrightError, ParentCommand
-from loopwright.graph.keeping import keep_account, save
-from loopwright.graph.saved import joined
+from loopwright.graph.keeping import keep_account, save, save_task
+from loopwright.graph.saved import joined, saved_form
 from loopwright.graph.starting import mend
 
 if TYPE_CHECKING:
@@ -46,16 +47,24 @@ async def leave(run: Run, error: BaseException) -> None:
             run.unsaved |= changed
             run.tasks = []
             run.step += 1
-            await _save(run, error)
+            await _saved(error, save(run, "loop", at_exit=True))
             return
         run.state = before
+        await _saved(error, _save_results(run))
     if run.durability == "exit" and run.begun:
-        await _save(run, error)
+        await _saved(error, save(run, "loop", at_exit=True))
 
 
-async def _save(run: Run, error: BaseException) -> None:
+async def _save_results(run: Run) -> None:
+    """What has ended stays so: the cancellation may have met it on its way to the saver."""
+    for task in run.tasks:
+        if task.done:
+            await save_task(run, task, saved_form(task.writes, task.goto))
+
+
+async def _saved(error: BaseException, saving: Awaitable[object]) -> None:
     try:
-        await save(run, "loop", at_exit=True)
+        await saving
     except Exception as failure:  # noqa: BLE001 - what ended the run is what its caller has to know
         error.add_note(f"The state could not be saved: {failure!r}")
 
