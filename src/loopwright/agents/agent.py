@@ -16,6 +16,7 @@ from loopwright.graph.compiled import CompiledStateGraph, Parts
 from loopwright.graph.stops import StopAt
 from loopwright.messages import BaseMessage
 from loopwright.messages.pairing import CANCELLED, NOT_RUN, repair_history
+from loopwright.messages.plain import is_list
 from loopwright.scope import ConfigLike
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def _mended(state: dict[str, Any]) -> dict[str, Any]:
 
 def _closed(state: dict[str, Any], cut_off: list[Task]) -> dict[str, Any]:
     """The same after a cancellation: of a call that had begun nobody knows what it has done."""
-    sent = [cast("list[Any]", task.input) for task in cut_off if isinstance(task.input, list)]
+    sent = [task.input for task in cut_off if is_list(task.input)]
     begun = {call["id"] for calls in sent for call in calls}
     messages: list[BaseMessage] = state.get("messages") or []
     repaired = repair_history(messages, lambda call: CANCELLED if call["id"] in begun else NOT_RUN)

@@ -27,6 +27,7 @@ from loopwright.graph.state import refuse_misspelled
 from loopwright.graph.telling import tell_checkpoint, tell_step
 from loopwright.graph.types import START, Command
 from loopwright.graph.writes import writes_of
+from loopwright.messages.plain import is_dict
 
 if TYPE_CHECKING:
     from loopwright.graph.engine import Run
@@ -40,8 +41,8 @@ async def begin(run: Run, given: Any) -> None:
     head, record = await open_thread(run)
     if run.below is not None and record is not None:
         given = None  # the task around it runs again: what it has begun goes on in place
-    if record is None and isinstance(given, Command) and given.resume is None and isinstance(given.update, dict):
-        given = cast("dict[str, Any]", given.update)  # the first input of a thread, given as an update of it
+    if record is None and isinstance(given, Command) and given.resume is None and is_dict(given.update):
+        given = given.update  # the first input of a thread, given as an update of it
     command = cast("Command[Any]", given) if isinstance(given, Command) else None
     resumes = given is None or command is not None
     answers: dict[str, Any] = {}
