@@ -106,6 +106,14 @@ class Port(ABC):
         """Run a core coroutine with a deadline. Raises `TimeoutError`; what cannot be stopped is left behind."""
 
     @abstractmethod
+    def beside(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Begin a core coroutine and go on without it; what comes back is for `settled`."""
+
+    @abstractmethod
+    async def settled(self, one: Any) -> None:
+        """Wait for what `beside` has begun; raises its error. Cancelling the wait does not cancel it."""
+
+    @abstractmethod
     async def bridge(
         self,
         hook: Callable[..., Any],

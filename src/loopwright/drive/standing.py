@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import copy_context
+from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
 from loopwright.drive.bridge import Ack, Call, answer
@@ -86,16 +88,18 @@ class StandingPort(Port):
         waiting = list(reversed(list(enumerate(coroutines))))
         results: list[Any] = [None] * count
         running: dict[int, Elsewhere] = {}
+        ended: deque[int] = deque()
         desk = self._desk()
         outbox = self._hang_bell(desk)
         try:
             while waiting or running:
                 while waiting and len(running) < width:
                     index, coroutine = waiting.pop()
-                    running[index] = self._begin(coroutine)
-                    running[index].add_done_callback(desk.news)
-                await self._listen(desk, lambda: any(one.done() for one in running.values()), None, outbox)
-                for index in [index for index, one in running.items() if one.done()]:
+                    one = running[index] = self._begin(coroutine)
+                    one.add_done_callback(partial(_told, index, ended, desk))
+                await self._listen(desk, lambda: bool(ended), None, outbox)
+                while ended:
+                    index = ended.popleft()
                     results[index] = _outcome_of(running.pop(index))
         finally:
             for _, coroutine in waiting:
@@ -109,6 +113,19 @@ class StandingPort(Port):
 
     async def within(self, coroutine: Coroutine[Any, Any, T], timeout_s: float) -> T:
         return cast(T, await self._join(lambda _: self._begin(coroutine), timeout_s))
+
+    def beside(self, coroutine: Coroutine[Any, Any, Any]) -> Elsewhere:
+        return self._begin(coroutine)
+
+    async def settled(self, one: Elsewhere) -> None:
+        desk = self._desk()
+        outbox = self._hang_bell(desk)
+        try:
+            one.add_done_callback(desk.news)
+            await self._listen(desk, one.done, None, outbox)
+        finally:
+            await self._end((), desk, outbox)
+        one.result()
 
     async def _join(self, begin: Callable[[Counter], Elsewhere], timeout_s: float | None) -> Any:
         """Begin something and wait for it; meanwhile serve the reader and answer calls that come back from it."""
@@ -166,6 +183,12 @@ class StandingPort(Port):
                 await answer(item, outbox)
             elif item is not None:
                 item()
+
+
+def _told(index: int, ended: deque[int], desk: Counter, _: Any) -> None:
+    """One of several has ended, on whatever thread it did."""
+    ended.append(index)
+    desk.news()
 
 
 def _outcome_of(one: Elsewhere) -> Any:

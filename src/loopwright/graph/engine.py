@@ -16,6 +16,7 @@ Nothing here knows threads, event loops or models: whatever is outside is reache
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -33,7 +34,7 @@ from loopwright.graph.events import (
     TaskFinished,
     TaskStarted,
 )
-from loopwright.graph.keeping import keep_account, save, save_task
+from loopwright.graph.keeping import keep_account, save, save_task, written
 from loopwright.graph.leaving import leave, out_of_steps
 from loopwright.graph.saved import failed_form, paused_form, reopened_form, saved_form
 from loopwright.graph.starting import begin, mend
@@ -95,6 +96,7 @@ class Run:
         "thread_id",
         "tokens",
         "unsaved",
+        "writing",
     )
 
     def __init__(
@@ -143,6 +145,8 @@ class Run:
         self.stop_reason: str | None = None
         self.said: str | None = None
         """What the run ends by saying, where that is not the last message."""
+        self.writing: deque[Any] = deque()
+        """What is being written beside the run."""
         self.unsaved: set[str] = set()
         """Keys that changed since the last checkpoint."""
         self.arrived: dict[str, list[str]] = {}
@@ -199,6 +203,8 @@ class Run:
                     await tell_step(self, saved, changed=True)
             if self.durability == "exit":
                 await save(self, "loop", at_exit=True)
+            if self.writing:
+                await written(self)
         except GraphInterrupt as asked:
             return await self.pause(asked.interrupts)
         except Escalated as outer:
@@ -390,6 +396,7 @@ class Run:
             await save(self, "loop", at_exit=True)
         else:
             await keep_account(self)
+            await written(self)
         self.interrupts, self.stop_reason = interrupts, "interrupted"
         if self.wants(RunInterrupted):
             self.emit(RunInterrupted, self.step, self.public(self.state), interrupts)

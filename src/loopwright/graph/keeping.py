@@ -9,17 +9,19 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
+from loopwright.checkpoint.plain import plain_copy
 from loopwright.checkpoint.record import Pending, Record
 from loopwright.errors import Escalated
 from loopwright.graph.saved import ACCOUNT_KEY, JOINS_KEY, RAN_KEY, RUN_ID, paused_form, saved_form
 from loopwright.ids import new_ordered_id
+from loopwright.messages.history import History
 
 if TYPE_CHECKING:
     from loopwright.checkpoint.base import BaseCheckpointSaver
     from loopwright.graph.engine import Run
     from loopwright.graph.task import Task
 
-__all__ = ["ask", "keep_account", "load", "save", "save_task"]
+__all__ = ["ask", "keep_account", "load", "save", "save_task", "written"]
 
 _OWN_KEYS = frozenset({"thread_id", "checkpoint_id", "checkpoint_ns"})
 
@@ -47,6 +49,35 @@ async def load(run: Run, checkpoint_id: str | None) -> Record | None:
     return cast("Record | None", await ask(run, "load", run.thread_id, run.namespace, checkpoint_id))
 
 
+async def _write(run: Run, name: str, *args: Any, **kwargs: Any) -> None:
+    """Have something written: now, or with durability "async" beside the next step, one after the other."""
+    if not _waits_later(run):
+        await ask(run, name, *args, **kwargs)
+        return
+    await written(run)
+    run.writing.append(run.port.beside(ask(run, name, *args, **kwargs)))
+
+
+async def written(run: Run) -> None:
+    """Wait for what is being written beside the run."""
+    while run.writing:
+        oldest = run.writing[0]  # left in its place meanwhile: a task beside this one has to wait for it too
+        try:
+            await run.port.settled(oldest)
+        finally:
+            if run.writing and run.writing[0] is oldest:
+                run.writing.popleft()
+
+
+def _waits_later(run: Run) -> bool:
+    return run.durability == "async" and not cast("BaseCheckpointSaver", run.saver).instant
+
+
+def _own(key: str, value: Any) -> Any:
+    """A value that stays what it is while the run goes on. Messages do anyway."""
+    return value if isinstance(value, History) else plain_copy(value, f'state["{key}"]')
+
+
 async def save_task(run: Run, task: Task, writes: Sequence[tuple[str, Any]]) -> None:
     """Keep what a task has written, in place of what it had written before."""
     await _save_writes(run, task.id, writes)
@@ -62,7 +93,9 @@ async def keep_account(run: Run) -> None:
 async def _save_writes(run: Run, task_id: str, writes: Sequence[tuple[str, Any]]) -> None:
     if run.saver is not None and run.durability != "exit" and run.checkpoint_id is not None:
         place = (run.thread_id, run.namespace, run.checkpoint_id, task_id)
-        await ask(run, "save_writes", *place, writes, claim=run.claim)
+        if _waits_later(run):
+            writes = [(key, plain_copy(value, f"writes[{key!r}]")) for key, value in writes]
+        await _write(run, "save_writes", *place, writes, claim=run.claim)
 
 
 async def save(run: Run, source: str, *, at_exit: bool = False) -> Record | None:
@@ -90,7 +123,10 @@ async def save(run: Run, source: str, *, at_exit: bool = False) -> Record | None
         writes=[(task.id, *write) for task in run.tasks for write in _written(task)],
         account=run.account(),
     )
-    await ask(run, "save", record, run.unsaved, claim=run.claim)
+    if _waits_later(run):
+        record.values = {key: _own(key, value) if key in run.unsaved else value for key, value in values.items()}
+        record.pending = plain_copy(record.pending, "pending")
+    await _write(run, "save", record, run.unsaved, claim=run.claim)
     run.unsaved = set()
     run.parent_checkpoint_id, run.checkpoint_id = run.checkpoint_id, record.id
     return record

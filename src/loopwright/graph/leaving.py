@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from loopwright.errors import GraphRecursionError, LoopwrightError, ParentCommand
-from loopwright.graph.keeping import keep_account, save, save_task
+from loopwright.graph.keeping import keep_account, save, save_task, written
 from loopwright.graph.saved import joined, saved_form
 from loopwright.graph.starting import mend
 
@@ -24,6 +24,12 @@ __all__ = ["leave", "out_of_steps"]
 
 async def leave(run: Run, error: BaseException) -> None:
     """Put a run that `error` ends in order."""
+    await _leave(run, error)
+    if run.writing:
+        await _saved(error, written(run))
+
+
+async def _leave(run: Run, error: BaseException) -> None:
     if isinstance(error, ParentCommand):
         return
     repair = run.graph.repair

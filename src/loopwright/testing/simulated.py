@@ -120,6 +120,13 @@ class SimulationPort(Port):
     async def within(self, coroutine: Coroutine[Any, Any, T], timeout_s: float) -> T:
         return cast(T, await self._join(self._start_core(coroutine), timeout_s))
 
+    def beside(self, coroutine: Coroutine[Any, Any, Any]) -> Fiber:
+        return self._start_core(coroutine)
+
+    async def settled(self, one: Fiber) -> None:
+        await Wait(lambda: one.done)
+        one.outcome()
+
     async def bridge(
         self,
         hook: Callable[..., Any],

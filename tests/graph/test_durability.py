@@ -1,0 +1,134 @@
+"""When a step is on record: before the next one begins, beside it, or at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any, ClassVar
+
+import pytest
+
+from loopwright.checkpoint.memory import InMemorySaver
+from loopwright.errors import UnstorableError
+from loopwright.graph import START
+from loopwright.types import Command, interrupt
+from tests.graph.worlds import Counted, World, both_worlds, chain, side_by_side, thread
+
+
+class Slow(InMemorySaver):
+    """A saver that waits, as one on a disk does: it holds back one checkpoint until that is let through."""
+
+    instant: ClassVar[bool] = False
+
+    def __init__(self, holds: Any = None) -> None:
+        super().__init__()
+        self.holds, self.gate = holds, threading.Event()
+        self.fails: Exception | None = None
+        self.saved: list[Any] = []
+
+    def save(self, record: Any, changed: Any = None, claim: int | None = None) -> None:
+        if record.values.get("log") == self.holds:
+            assert self.gate.wait(20)
+        if self.fails is not None:
+            raise self.fails
+        super().save(record, changed, claim)
+        self.saved.append(record.values.get("log"))
+
+    async def asave(self, record: Any, changed: Any = None, claim: int | None = None) -> None:
+        await asyncio.to_thread(self.save, record, changed, claim)
+
+
+@both_worlds
+def test_async_lets_the_next_step_run_while_the_last_is_written(world: World):
+    saver = Slow(holds=["first"])
+
+    def second(state: Any) -> Any:
+        saver.gate.set()
+        return {"log": ["second"]}
+
+    graph = chain("first", ("second", second)).compile(checkpointer=saver)
+    assert world.invoke(graph, {"log": []}, thread(), durability="async") == {"log": ["first", "second"]}
+    assert saver.saved[-1] == ["first", "second"], "all is written when the run returns"
+    assert [state.next for state in world.history(graph, thread())] == [(), ("second",), ("first",), (START,)]
+
+
+@both_worlds
+def test_async_writes_what_was_and_not_what_a_later_step_has_made_of_it(world: World):
+    shared: list[Any] = ["x"]
+    saver = Slow(holds=[["x"]])
+
+    def first(state: Any) -> Any:
+        return {"log": [shared]}
+
+    def second(state: Any) -> Any:
+        shared.append("changed in place")
+        saver.gate.set()
+
+    graph = chain(("first", first), ("second", second)).compile(checkpointer=saver)
+    world.invoke(graph, {"log": []}, thread(), durability="async")
+    kept = next(state for state in world.history(graph, thread()) if state.next == ("second",))
+    assert kept.values == {"log": [["x"]]}
+
+
+@both_worlds
+def test_an_error_of_a_write_beside_the_run_ends_it(world: World):
+    saver = Slow()
+
+    def second(state: Any) -> Any:
+        saver.fails = OSError("disk full")
+
+    graph = chain("first", ("second", second), "third").compile(checkpointer=saver)
+    with pytest.raises(OSError, match="disk full"):
+        world.invoke(graph, {"log": []}, thread(), durability="async")
+
+
+@both_worlds
+def test_what_cannot_be_stored_is_refused_at_once(world: World):
+    graph = chain(("bad", lambda state: {"log": [print]}), "after").compile(checkpointer=Slow())
+    with pytest.raises(UnstorableError, match="a function"):
+        world.invoke(graph, {"log": []}, thread(), durability="async")
+
+
+@both_worlds
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_a_pause_is_on_record_when_the_run_returns(world: World, durability: str):
+    done = Counted({"log": ["done"]})
+    graph = side_by_side(ask=lambda state: {"log": [interrupt("?")]}, done=done).compile(checkpointer=Slow())
+    world.invoke(graph, {"log": []}, thread(), durability=durability)
+    assert world.invoke(graph, Command(resume="!"), thread(), durability=durability) == {"log": ["!", "done"]}
+    assert done.runs == 1
+
+
+@both_worlds
+def test_an_error_keeps_what_had_ended(world: World):
+    def bad(state: Any) -> Any:
+        raise ConnectionError
+
+    saver = Slow()
+    done = Counted({"log": ["done"]})
+    graph = side_by_side(done=done, bad=bad).compile(checkpointer=saver)
+    with pytest.raises(ConnectionError):
+        world.invoke(graph, {"log": []}, thread(), durability="async")
+    assert world.state(graph, thread()).next == ("bad",)
+
+
+def test_a_cancelled_task_waits_for_what_is_being_written():
+    saver = Slow(holds=["first"])
+
+    async def main() -> None:
+        entered = asyncio.Event()
+
+        async def second(state: Any) -> Any:
+            entered.set()
+            await asyncio.Event().wait()
+
+        graph = chain("first", ("second", second)).compile(checkpointer=saver)
+        task = asyncio.create_task(graph.ainvoke({"log": []}, thread(), durability="async"))
+        await entered.wait()
+        task.cancel()
+        asyncio.get_running_loop().call_later(0.01, saver.gate.set)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert saver.saved[-1] == ["first"]
