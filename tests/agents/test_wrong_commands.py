@@ -128,7 +128,7 @@ def test_calls_that_are_sent_are_run(arg: Any):
     asked = AIMessage("", tool_calls=arg if isinstance(arg, list) else [arg])
     result = agent.invoke(Command(update={"messages": [asked]}, goto=Send("tools", arg)), thread())
     expected = [("tool", text) for text in ("one", "two")[: len(asked.tool_calls)]]
-    assert expected == shown(result["messages"][5:-1])
+    assert expected == sorted(shown(result["messages"][5:-1])), "two run at the same time, and either may be first"
     assert is_valid(result["messages"])
 
 

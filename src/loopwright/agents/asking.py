@@ -95,7 +95,8 @@ class Asker:
         return reply
 
     def _ask(self, task: Task, messages: list[AnyMessage]) -> Awaitable[Reply]:
-        messages = _valid(messages)
+        history: Any = messages
+        messages = repair_history(history)
         if self.hooks:
             return self._ask_through_hooks(task, messages)
         sent = messages if self.system is None else [self.system, *messages]
@@ -132,7 +133,7 @@ class Asker:
         teller = None
         if run.feed is not None:
             teller = task.chunk_teller(*(self.marks if model is self.bound else _marks_of(model)))
-        call = model.respond(task.port, sent, stop=None, kwargs=_NOTHING, config=run.config, on_chunk=teller)
+        call = model.respond(run.port, sent, stop=None, kwargs=_NOTHING, config=run.config, on_chunk=teller)
         if budget.timed:
             call = task.port.within(call, max(0.0, (budget.deadline or 0.0) - budget.clock()))
         message: AIMessage = await call

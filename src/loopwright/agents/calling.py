@@ -113,7 +113,7 @@ class Caller:
         running = call_tool(
             tool,
             call,
-            task.port,
+            task.run.port,
             runtime=lambda: self._runtime(task, call),
             handle_errors=handle_errors,
             asked=asked,

@@ -336,7 +336,8 @@ class Budget:
             args, content = call["args"], result.content
             if turn.seen and turn.find(name, args, content) is not None:
                 continue
-            seen = before.find(name, args, content)
+            few = len(before.seen) <= _FEW  # nearly always
+            seen = _found(before.seen, name, args, content) if few else before.find(name, args, content)
             streak = 1 if seen is None else seen.streak + 1
             turn.add(_Seen(name, args, content, streak))
             if streak >= limits.repeats:

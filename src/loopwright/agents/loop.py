@@ -78,7 +78,11 @@ class Loop:
         jump = state.get("jump_to")
         if jump is not None:
             return self.jump(task, state, jump)
-        turn = last_turn(state["messages"])
+        messages = state["messages"]
+        last = messages[-1]
+        if last.__class__ is AIMessage and last.tool_calls and not last.invalid_tool_calls:  # nearly every turn
+            return self._to_tools(task, last.tool_calls)
+        turn = last_turn(messages)
         return self._to_tools(task, turn.open) or self._end_or_again(task, turn)
 
     def after_tools(self, task: Task, state: Mapping[str, Any]) -> str:

@@ -224,12 +224,13 @@ class Run:
     async def superstep(self) -> None:
         self.port.check()
         due = self.tasks
-        todo = [task for task in due if not (task.done or task.waits)]
+        alone = len(due) == 1 and not due[0].done and not due[0].waits
+        todo = due if alone else [task for task in due if not (task.done or task.waits)]
         if self.feed is not None and self.wants(TaskStarted):
             for task in todo:
                 tell_start(self, task)
             await self.port.pause()
-        if len(due) == 1 and todo:
+        if alone:
             await self.perform(due[0])
         else:
             await self._together(todo)
@@ -285,7 +286,7 @@ class Run:
         except Exception as error:
             await self._failed(task, error)
             raise
-        if self.feed is not None:
+        if self.feed is not None or self.saver is not None:
             name_messages(self, task)
         task.done = True
         if self.saver is not None:
@@ -327,7 +328,8 @@ class Run:
         """Fold what the step wrote into a new state and find out what is due next. All or nothing."""
         before, arrived = self.state, self.arrived
         graph = self.graph
-        after, changed = fold(graph.channels, before, [(task.name, task.writes) for task in due], graph.ephemeral)
+        wrote = [(due[0].name, due[0].writes)] if len(due) == 1 else [(task.name, task.writes) for task in due]
+        after, changed = fold(graph.channels, before, wrote, graph.ephemeral)
         self.state = after
         self.step += 1
         targets: list[str | Send] = []

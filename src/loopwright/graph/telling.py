@@ -53,7 +53,7 @@ def tell_messages(run: Run, task: Task) -> None:
 
 
 def name_messages(run: Run, task: Task) -> None:
-    """Messages of a task's update get their ids before they are shown, so that what is kept has the same ones."""
+    """Messages of a task's update get their ids before they are shown or kept, so that the state has the same ones."""
     writes = cast("list[tuple[str, Any]]", task.writes)
     named = False
     for at, (key, value) in enumerate(writes):

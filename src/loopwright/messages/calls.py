@@ -183,7 +183,8 @@ def _is_plain(call: Mapping[str, Any]) -> bool:
         return False
     if args.__class__ is not dict:
         return False
-    for value in cast("dict[str, Any]", args).values():
+    value: Any
+    for value in args.values():  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
         if value.__class__ is dict or value.__class__ is list:
             return not _is_too_deep(args)
     return True

@@ -24,7 +24,15 @@ from typing import Any, Final, Literal, Self, SupportsIndex, cast, overload
 
 from loopwright.errors import InvalidUpdateError, UsageError
 from loopwright.ids import new_id
-from loopwright.messages.base import BaseMessage, BaseMessageChunk, RemoveMessage, with_id
+from loopwright.messages.base import (
+    AIMessage,
+    BaseMessage,
+    BaseMessageChunk,
+    HumanMessage,
+    RemoveMessage,
+    ToolMessage,
+    with_id,
+)
 from loopwright.messages.chunks import message_chunk_to_message
 from loopwright.messages.convert import convert_to_messages
 
@@ -137,6 +145,9 @@ class History(list[BaseMessage]):
         return self
 
 
+_FINISHED: Final = frozenset({AIMessage, HumanMessage, ToolMessage})
+"""Classes whose messages may be added as they are, once they have an id."""
+
 _Format = Literal["langchain-openai"] | None
 
 _missing: Any = object()
@@ -158,8 +169,10 @@ def add_messages(left: Any = _missing, right: Any = _missing, *, format: _Format
             raise UsageError("add_messages needs both lists: write add_messages(left, right)")
         return partial(add_messages, format=format)
     history = left if left.__class__ is History and left._buffer is not None else _first_version(left)
-    news = messages_with_ids(right)
-    merged = _add(history, news)
+    if right.__class__ is list and len(right) == 1 and right[0].__class__ in _FINISHED and right[0].id is not None:
+        merged = _add_one(history, history._buffer, len(history), right[0])  # what nearly every step does
+    else:
+        merged = _add(history, messages_with_ids(right))
     if format is None:
         return merged
     if format != "langchain-openai":

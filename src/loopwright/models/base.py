@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -128,8 +128,8 @@ class BaseChatModel(BaseModel, ModelLike):
     ) -> AIMessage:
         callbacks = callbacks_of(config, self.callbacks)
         if callbacks is None and on_chunk is None and self._is_bare:
-            answer = await self.answer(port, messages, stop=stop, kwargs=kwargs, take=None)
-            return settled(cast(AIMessage, answer), port.new_id)
+            answer: Any = await self.answer(port, messages, stop=stop, kwargs=kwargs, take=None)
+            return settled(answer, port.new_id)
         if callbacks is None:
             return await self._respond(port, messages, stop, kwargs, on_chunk, None)
         run = callbacks.with_defaults(self.tags, self.metadata).run_of_call()

@@ -185,7 +185,7 @@ def _as_chunk(message: AIMessage) -> AIMessageChunk:
 
 def settled(message: AIMessage, new_id: Callable[[], str]) -> AIMessage:
     """The answer as everybody may rely on it: with an id, and a usage whose total is there."""
-    usage: dict[str, Any] | None = cast(Any, message.usage_metadata)
+    usage: Any = message.usage_metadata
     if usage is not None and usage.get("total_tokens") is None:
         total = (usage.get("input_tokens") or 0) + (usage.get("output_tokens") or 0)
         message = message.model_copy(update={"usage_metadata": {**usage, "total_tokens": total}})

@@ -72,9 +72,11 @@ class Plan:
 
     def pick(self, asynchronous: bool) -> tuple[Callable[..., Any], bool]:
         """The function that suits a world, and whether it is a coroutine function."""
-        if self.coroutine is None or (self.plain is not None and not asynchronous):
-            return cast("Callable[..., Any]", self.plain), False
-        return self.coroutine, True
+        plain, coroutine = self.plain, self.coroutine
+        if plain is not None and (coroutine is None or not asynchronous):
+            return plain, False
+        assert coroutine is not None, "a tool has one of the two"
+        return coroutine, True
 
 
 async def call_tool(
