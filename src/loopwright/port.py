@@ -60,6 +60,8 @@ class Port(ABC):
 
     asynchronous: bool
     """Whether this world is an event loop's. Of a pair of hooks, `x` and `ax`, it says which one suits."""
+    watched: bool = True
+    """Whether `check` has anything to look at."""
     reading: bool
     """Whether somebody reads this run while it goes on. `pause` is worth its cost only then."""
 

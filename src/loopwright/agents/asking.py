@@ -142,11 +142,8 @@ class Asker:
             message = with_id(message, task.port.new_id())  # a reply never takes the place of what was said before
         if self.name is not None and message.name is None:
             message = message.model_copy(update={"name": self.name})
-        return self._read(task, with_call_ids(message), history, plan)
-
-    def _read(self, task: Task, message: AIMessage, history: list[AnyMessage], plan: AnswerPlan | None) -> Reply:
-        """What the reply amounts to. Its tokens are charged here, so that retries of a hook count too."""
-        reached = task.run.budget.after_model(message, history)
+        message = with_call_ids(message)
+        reached = budget.after_model(message, history)  # charged here, so that retries of a hook count too
         reply = _amount(message, history, plan)
         reply.reached = reached
         return reply

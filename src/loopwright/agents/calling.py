@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from loopwright.agents.ending import not_run
-from loopwright.agents.limits import Budget, ended_by
+from loopwright.agents.limits import Budget
 from loopwright.agents.middleware.hooks import Hook, check_tool_result
 from loopwright.agents.middleware.types import ToolCallRequest
 from loopwright.agents.turns import calls_for
@@ -75,7 +75,8 @@ class Caller:
     async def answer(self, task: Task, call: Any) -> Any:
         """Run one call: its result, a `Command`, or a list of these."""
         run = task.run
-        ended = ended_by(run)
+        budget: Budget | None = run.budget
+        ended = None if budget is None else budget.ended
         if ended is not None:
             return not_run(call, ended.not_run)
         if run.feed is not None and run.wants(ToolStarted):

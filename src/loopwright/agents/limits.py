@@ -339,7 +339,10 @@ class Budget:
             few = len(before.seen) <= _FEW  # nearly always
             seen = _found(before.seen, name, args, content) if few else before.find(name, args, content)
             streak = 1 if seen is None else seen.streak + 1
-            turn.add(_Seen(name, args, content, streak))
+            if turn._by_digest is None:
+                turn.seen.append(_Seen(name, args, content, streak))
+            else:
+                turn.add(_Seen(name, args, content, streak))
             if streak >= limits.repeats:
                 reached = reached or Reached("repeats", streak, limits.repeats, name)
         self._last_turn = turn

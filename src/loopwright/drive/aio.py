@@ -316,6 +316,7 @@ class AioPort(StandingPort):
 
     __slots__ = ()
     asynchronous = True
+    watched = False
 
     async def call(
         self,

@@ -100,13 +100,14 @@ def stream(make: Callable[[], Coroutine[Any, Any, Any]], outbox: Outbox, context
 class BlockingPort(StandingPort):
     """The blocking world of one run."""
 
-    __slots__ = ("here",)
+    __slots__ = ("here", "watched")
     asynchronous = False
 
     def __init__(self, outbox: Outbox | None = None, *, root: bool = False) -> None:
         super().__init__(outbox, root=root)
         self.here = not self.reading and running_loop() is None
         """Whether plain functions run on the core's own thread. Where it runs a loop, `asyncio.run` would fail."""
+        self.watched = current_job.get() is not None
 
     def check(self) -> None:
         job = current_job.get()

@@ -222,7 +222,8 @@ class Run:
         return self.public(self.state)
 
     async def superstep(self) -> None:
-        self.port.check()
+        if self.port.watched:
+            self.port.check()
         due = self.tasks
         alone = len(due) == 1 and not due[0].done and not due[0].waits
         todo = due if alone else [task for task in due if not (task.done or task.waits)]
@@ -342,7 +343,8 @@ class Run:
                     if not branch.plain:
                         targets += await branch.choose(task, after)
                     elif task.node is not asked:  # one answer for all calls of a turn: it depends on the state only
-                        targets += branch.decide(task, after)
+                        way = branch.path(task, after)
+                        targets += way if way.__class__ is list else [way]
                 asked = task.node
             self.tasks = self._next_tasks(targets, due)
         except BaseException:

@@ -96,14 +96,9 @@ class Branch:
         )
         """From what the function returns to the node it means; None: it returns node names."""
         self.plain = plain
-        """One of our own functions, called as it is: `path(task, state)`."""
+        """One of our own functions, which need not wait: `path(task, state)` is called as it is."""
         self.is_async = not plain and is_coroutine_function(path)
         self._given = () if plain else _injected(path, f"conditional edge {self.name!r}")
-
-    def decide(self, task: Task, state: Mapping[str, Any]) -> list[str | Send]:
-        """The answer of one of our own functions, which has no need to wait."""
-        answer = self.path(task, state)
-        return answer if answer.__class__ is list else [answer]
 
     async def choose(self, task: Task, state: Mapping[str, Any]) -> list[str | Send]:
         """The answer of a user's function: node names and sends. Raises `UsageError` for one that means neither."""

@@ -123,7 +123,8 @@ def normal_calls(calls: Iterable[Any]) -> tuple[list[ToolCall], list[InvalidTool
     Calls that are normal already are kept as they are, not copied. Raises `UsageError` for what is no call at all, and
     for an id that is neither text nor a number.
     """
-    _check_list(calls, "tool_calls")
+    if calls.__class__ is not list:
+        _check_list(calls, "tool_calls")
     good: list[ToolCall] = []
     bad: list[InvalidToolCall] = []
     call: Any
@@ -155,7 +156,7 @@ def _invalid(call: Any, place: str) -> InvalidToolCall:
 
 
 def _check_list(calls: Any, place: str) -> None:
-    if calls.__class__ is not list and (isinstance(calls, (str, Mapping)) or not isinstance(calls, Iterable)):
+    if isinstance(calls, (str, Mapping)) or not isinstance(calls, Iterable):
         raise _no_call(cast("Any", calls), place, "a list of calls", "[{}]")
 
 
@@ -178,13 +179,13 @@ def _is_mapping(value: Any) -> bool:
 
 
 def _is_plain(call: Mapping[str, Any]) -> bool:
-    call_id, args = call.get("id", 0), call.get("args")
+    args: Any = call.get("args")
+    call_id = call.get("id", 0)
     if (call_id.__class__ is not str and call_id is not None) or call.get("name").__class__ is not str:
         return False
     if args.__class__ is not dict:
         return False
-    value: Any
-    for value in args.values():  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    for value in args.values():
         if value.__class__ is dict or value.__class__ is list:
             return not _is_too_deep(args)
     return True

@@ -170,7 +170,7 @@ def add_messages(left: Any = _missing, right: Any = _missing, *, format: _Format
         return partial(add_messages, format=format)
     history = left if left.__class__ is History and left._buffer is not None else _first_version(left)
     if right.__class__ is list and len(right) == 1 and right[0].__class__ in _FINISHED and right[0].id is not None:
-        merged = _add_one(history, history._buffer, len(history), right[0])  # what nearly every step does
+        merged = _add_one(history, history.buffer, len(history), right[0])  # what nearly every step does
     else:
         merged = _add(history, messages_with_ids(right))
     if format is None:

@@ -127,7 +127,8 @@ class BaseChatModel(BaseModel, ModelLike):
         on_chunk: OnChunk | None = None,
     ) -> AIMessage:
         callbacks = callbacks_of(config, self.callbacks)
-        if callbacks is None and on_chunk is None and self._is_bare:
+        around = self.cache or self.verbose or self.rate_limiter is not None or self.output_version == "v1"
+        if callbacks is None and on_chunk is None and not around and not methods_of(type(self)).has_streaming_field:
             answer: Any = await self.answer(port, messages, stop=stop, kwargs=kwargs, take=None)
             return settled(answer, port.new_id)
         if callbacks is None:
@@ -146,17 +147,6 @@ class BaseChatModel(BaseModel, ModelLike):
             raise
         await run.emit(port, "on_llm_end", of_message(answer))
         return answer
-
-    @property
-    def _is_bare(self) -> bool:
-        """Whether there is nothing around the model's own answer: no cache, no limit, no other form."""
-        return not (
-            self.cache
-            or self.verbose
-            or self.rate_limiter is not None
-            or self.output_version == "v1"
-            or methods_of(type(self)).has_streaming_field
-        )
 
     async def _respond(
         self,
