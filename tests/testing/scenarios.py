@@ -27,7 +27,7 @@ from loopwright.messages import AIMessage, BaseMessage, HumanMessage, ToolMessag
 from loopwright.scope import current_scope
 from loopwright.testing import Faults, InjectedError, ScriptedModel, Simulation, call, say, use
 from loopwright.tools import ToolRuntime, tool
-from loopwright.types import Command
+from loopwright.types import Command, interrupt
 
 __all__ = ["Act", "Attempt", "Ledger", "Scenario"]
 
@@ -162,8 +162,26 @@ async def aask(text: str, runtime: _Runtime) -> str:
     return str(result.text)
 
 
-TOOLS = [note, anote, slow, aslow, add, fails, direct, sets, ask, aask]
-INNER_TOOLS = [note, anote, aslow, fails]
+@tool
+def confirms(text: str, runtime: _Runtime) -> str:
+    """Do it if somebody agrees."""
+    answer = interrupt({"may I": text})
+    runtime.context.act(runtime)
+    return f"{answer}: {text}"
+
+
+@tool
+async def asks_twice(text: str, runtime: _Runtime) -> str:
+    """Do it if somebody agrees twice."""
+    first = interrupt({"may I": text})
+    await runtime.context.asleep(1)
+    second = interrupt({"really": text})
+    runtime.context.act(runtime)
+    return f"{first}, {second}: {text}"
+
+
+TOOLS = [note, anote, slow, aslow, add, fails, direct, sets, ask, aask, confirms, asks_twice]
+INNER_TOOLS = [note, anote, aslow, fails, confirms]
 
 
 # -- hooks ----------------------------------------------------------------------------------------------------------
