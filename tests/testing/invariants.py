@@ -203,8 +203,8 @@ def _play(agent: Any, simulation: Simulation, ledger: Ledger, words: str) -> Non
     before = _head(agent)
     given: Any = {"messages": words}
     while True:
-        known = len(simulation.injected)
-        attempt, recorded, head, stopped = ledger.begin(), _results_on_record(agent), _head(agent), False
+        attempt, known, head, stopped = ledger.begin(), len(simulation.injected), _head(agent), False
+        recorded = set[str]() if isinstance(given, dict) else _results_on_record(agent)
         try:
             simulation.invoke(
                 agent,
@@ -239,7 +239,8 @@ def _play(agent: Any, simulation: Simulation, ledger: Ledger, words: str) -> Non
 
 
 def _head(agent: Any) -> str | None:
-    return agent.get_state(THREAD).config["configurable"].get("checkpoint_id")
+    record = agent.checkpointer.load("t")
+    return None if record is None else record.id
 
 
 def _results_on_record(agent: Any) -> set[str]:

@@ -342,7 +342,7 @@ class Scenario:
     def __init__(self, seed: int) -> None:
         random = Random(f"scenario {seed}")
         self.seed = seed
-        self.turns = [f"q{number}" for number in range(random.choice([1, 1, 1, 2, 2, 3]))]
+        self.turns = [f"q{number}" for number in range(random.choice([1, 1, 1, 1, 2, 3]))]
         self.asynchronous = random.random() < 0.5
         self.reading = random.random() < 0.4
         self.subgraphs = random.random() < 0.5
