@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, cast, get_args
 
 from loopwright.agents.limits import LimitName
-from loopwright.errors import RunCancelled
+from loopwright.errors import RunCancelled, ThreadConflictError
 from loopwright.graph.events import RunFinished
 from loopwright.graph.modes import replay
 from loopwright.messages import ToolMessage, find_broken_pair
@@ -220,6 +220,9 @@ def _play(agent: Any, simulation: Simulation, ledger: Ledger, words: str) -> Non
         except InjectedError as error:
             ended = False
             _is_valid((getattr(error, "state", None) or {}).get("messages", []))
+        except ThreadConflictError:  # what a cancelled turn left behind has written just now: nothing was run
+            assert "cancel" in [one.fault for one in simulation.injected]
+            ended = False
         except CANCELLED as error:
             stopped = True
             # Before it had begun, or while it was leaving already, it could not close the turn.
