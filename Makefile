@@ -12,7 +12,7 @@ ROOMS := agents graph messages tools checkpoint
 help:
 	@echo 'make demo      a real agent on a small local model'
 	@echo 'make test      all tests, with branch coverage (ARGS="-k name" for some, without the bound)'
-	@echo 'make simulate  10,000 agents in simulated worlds of accidents (SIMULATIONS=100000 for more)'
+	@echo 'make simulate  1,000 agents in simulated worlds of accidents (SIMULATIONS=10000 for more)'
 	@echo 'make check     ruff, pyright, mypy, the house rules'
 	@echo 'make fix       let ruff mend and format'
 	@echo 'make docs      run every example, follow every link'
@@ -41,17 +41,19 @@ $(VENV)/.dev: $(VENV)/.made pyproject.toml
 demo: $(VENV)/.demo
 	@$(BIN)/loopwright demo
 
-# Coverage starts before pytest, because our own pytest plugin imports the package.
+# Coverage starts before pytest, because our own pytest plugin imports the package. It takes as long again as what it
+# watches, so most of the simulated runs come after it.
 test: $(VENV)/.dev
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
-	$(BIN)/python -m coverage run -m pytest
+	LOOPWRIGHT_SIMULATIONS=100 $(BIN)/python -m coverage run -m pytest
 	$(BIN)/python scripts/coverage_rooms.py 95 $(ROOMS)
+	$(MAKE) --no-print-directory simulate
 endif
 
 simulate: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/testing/test_simulation.py --simulations=$(or $(SIMULATIONS),10000)
+	$(BIN)/python -m pytest tests/testing/test_simulation.py --simulations=$(or $(SIMULATIONS),1000)
 
 # All of them run, so that one look shows all there is to mend.
 check: $(VENV)/.dev

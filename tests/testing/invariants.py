@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, cast, get_args
 
 from loopwright.agents.limits import LimitName
-from loopwright.errors import RunCancelled
+from loopwright.errors import RunCancelled, ThreadConflictError
 from loopwright.graph.events import RunFinished
 from loopwright.graph.modes import replay
 from loopwright.messages import ToolMessage, find_broken_pair
 from loopwright.testing import InjectedError, ManualClock, SimulatedCrash, Simulation
-from tests.testing.scenarios import Attempt, Ledger, Scenario
+from loopwright.types import Command
+from tests.testing.scenarios import Act, Attempt, Ledger, Scenario
 
 __all__ = ["check"]
 
@@ -50,27 +51,44 @@ def _undisturbed(scenario: Scenario) -> Iterator[Turn]:
         ledger = Ledger(scenario, simulation)
         for words in scenario.turns:
             attempt = ledger.begin()
-            chunks = simulation.stream(
-                agent,
-                {"messages": words},
-                THREAD,
-                asynchronous=scenario.asynchronous,
-                context=attempt,
-                durability=scenario.durability,
-                stream_mode=[*SEVEN, "events"],
-                subgraphs=scenario.subgraphs,
-            )
-            shown = [*chunks]
-            facts = _facts_tell_what_was_shown(shown, scenario)
+            facts, given = _shown(agent, simulation, attempt, {"messages": words}), _answers(agent)
+            while given is not None:
+                facts, given = _shown(agent, simulation, attempt, given), _answers(agent)
             state = agent.get_state(THREAD)
             assert state.next == ()
-            values = [data for path, mode, data in _placed(shown, scenario) if mode == "values" and not path]
-            assert _plain(values[-1]) == _plain(state.values), "`values` does not end with the state of the thread"
             _is_valid(state.values["messages"])
             _limits_hold(scenario, attempt)
             ended = next(fact for fact in reversed(facts) if isinstance(fact, RunFinished) and not fact.path)
             yield Turn(_plain(state.values), ended.stop_reason)
     _each_call_was_made_once(ledger)
+
+
+def _shown(agent: Any, simulation: Simulation, attempt: Attempt, given: Any) -> list[Any]:
+    """The facts of one call, which tell what every mode has shown and how the thread is now."""
+    scenario = attempt.ledger.scenario
+    chunks = simulation.stream(
+        agent,
+        given,
+        THREAD,
+        asynchronous=scenario.asynchronous,
+        context=attempt,
+        durability=scenario.durability,
+        stream_mode=[*SEVEN, "events"],
+        subgraphs=scenario.subgraphs,
+    )
+    shown = [*chunks]
+    facts = _facts_tell_what_was_shown(shown, scenario)
+    values = [data for path, mode, data in _placed(shown, scenario) if mode == "values" and not path]
+    state = agent.get_state(THREAD)
+    if not state.interrupts:
+        assert _plain(values[-1]) == _plain(state.values), "`values` does not end with the state of the thread"
+    return facts
+
+
+def _answers(agent: Any) -> Command[Any] | None:
+    """What a paused thread is given; None for one that is not paused."""
+    asked = agent.get_state(THREAD).interrupts
+    return Command(resume={one.id: "yes" for one in asked}) if asked else None
 
 
 def _placed(shown: Sequence[Any], scenario: Scenario) -> Iterator[tuple[Any, str, Any]]:
@@ -104,33 +122,52 @@ def _tool_limit_holds(scenario: Scenario, attempt: Attempt) -> None:
 
 
 def _each_call_was_made_once(ledger: Ledger) -> None:
-    """A stubborn agent asks the one below the same again; what that one does then has the same names."""
+    assert len(_told_apart(ledger)) == len([*_acts(ledger)]), "a call was made twice"
+
+
+def _told_apart(ledger: Ledger, attempt: int | None = None) -> set[str]:
+    """The calls that had an effect, in an attempt or in all."""
+    return {act.call_id for act in _acts(ledger) if attempt in (None, act.attempt)}
+
+
+def _acts(ledger: Ledger) -> Iterator[Act]:
+    """What was done. Where the one below may be asked the same again, not what it did: that has the same names."""
     scenario = ledger.scenario
-    calls = [act.call_id for act in ledger.acts if not scenario.stubborn or act.call_id.startswith(f"{scenario.seed}.")]
-    assert sorted(calls) == sorted(set(calls)), "a call was made twice"
+    anew = scenario.stubborn or scenario.profile != "crash" or scenario.durability != "sync"
+    return (act for act in ledger.acts if not anew or act.call_id.startswith(f"{scenario.seed}."))
 
 
 def _in_the_real_world(scenario: Scenario, *, asynchronous: bool) -> list[Turn]:
     agent, ledger = scenario.agent(), Ledger(scenario, None)
 
     async def played() -> list[Turn]:
-        return [_turn(await agent.ainvoke(*args, **options)) for args, options in calls()]
-
-    def calls() -> Iterator[tuple[tuple[Any, Any], dict[str, Any]]]:
+        turns: list[Turn] = []
         for words in scenario.turns:
-            yield ({"messages": words}, THREAD), {"context": ledger.begin(), "durability": scenario.durability}
+            given: Any = {"messages": words}
+            options: dict[str, Any] = {"context": ledger.begin(), "durability": scenario.durability}
+            result: Any = None
+            while given is not None:
+                if asynchronous:
+                    result = await agent.ainvoke(given, THREAD, **options)
+                else:
+                    result = agent.invoke(given, THREAD, **options)
+                given = _answers(agent)
+            turns.append(Turn(_plain(result), result.stop_reason))
+        return turns
 
     with ManualClock():
-        if asynchronous:
-            turns = asyncio.run(played())
-        else:
-            turns = [_turn(agent.invoke(*args, **options)) for args, options in calls()]
+        turns = asyncio.run(played()) if asynchronous else _without_a_loop(played())
     _each_call_was_made_once(ledger)
     return turns
 
 
-def _turn(result: Any) -> Turn:
-    return Turn(_plain(result), result.stop_reason)
+def _without_a_loop(coroutine: Any) -> Any:
+    """The result of a coroutine that never waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value
+    raise AssertionError("it waits")
 
 
 # -- disturbed ------------------------------------------------------------------------------------------------------
@@ -166,7 +203,8 @@ def _play(agent: Any, simulation: Simulation, ledger: Ledger, words: str) -> Non
     before = _head(agent)
     given: Any = {"messages": words}
     while True:
-        attempt, recorded, head, stopped = ledger.begin(), _results_on_record(agent), _head(agent), False
+        attempt, known, head, stopped = ledger.begin(), len(simulation.injected), _head(agent), False
+        recorded = set[str]() if isinstance(given, dict) else _results_on_record(agent)
         try:
             simulation.invoke(
                 agent,
@@ -181,35 +219,41 @@ def _play(agent: Any, simulation: Simulation, ledger: Ledger, words: str) -> Non
             ended = False
         except InjectedError as error:
             ended = False
-            _is_valid(cast("Any", error).state.get("messages", []))
+            _is_valid((getattr(error, "state", None) or {}).get("messages", []))
+        except ThreadConflictError:  # what a cancelled turn left behind has written just now: nothing was run
+            assert "cancel" in [one.fault for one in simulation.injected]
+            ended = False
         except CANCELLED as error:
-            ended = _head(agent) != head and not getattr(error, "__notes__", None)  # else it could not close the turn
             stopped = True
+            # Before it had begun, or while it was leaving already, it could not close the turn.
+            faults = [one.fault for one in simulation.injected[known:] if one.fault != "slow"]
+            ended = _head(agent) != head and faults == ["cancel"] and not hasattr(error, "__notes__")
         else:
             ended = True
-        again = {act.call_id for act in ledger.acts if act.attempt == attempt.number} & recorded
+        paused = _answers(agent)
+        again = _told_apart(ledger, attempt.number) & recorded
         assert again == set(), "calls whose results were on record were made again"
-        if given is not None:
+        if isinstance(given, dict):
             _tool_limit_holds(scenario, attempt)
-        _thread_is_valid(agent, ended=ended)
-        if ended or stopped:
+        _thread_is_valid(agent, ended=ended and paused is None)
+        if stopped or (ended and paused is None):
             return
-        given = {"messages": words} if _head(agent) == before else None
+        given = {"messages": words} if _head(agent) == before else paused
 
 
 def _head(agent: Any) -> str | None:
-    return agent.get_state(THREAD).config["configurable"].get("checkpoint_id")
+    record = agent.checkpointer.load("t")
+    return None if record is None else record.id
 
 
 def _results_on_record(agent: Any) -> set[str]:
-    """Ids of the calls whose results the saver has."""
-    record = agent.checkpointer.load("t")
-    if record is None:
-        return set()
-    messages = [*record.values.get("messages", ())]
-    for _, key, value in record.writes:
-        if key == "messages":
-            messages += value if isinstance(value, list) else [value]
+    """Ids of the calls whose results the saver has, those of runs below among them."""
+    messages: list[Any] = []
+    for record in agent.checkpointer.walk("t", None):
+        messages += record.values.get("messages", ())
+        for _, key, value in record.writes:
+            if key == "messages":
+                messages += value if isinstance(value, list) else [value]
     return {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
 
 

@@ -27,7 +27,7 @@ from loopwright.messages import AIMessage, BaseMessage, HumanMessage, ToolMessag
 from loopwright.scope import current_scope
 from loopwright.testing import Faults, InjectedError, ScriptedModel, Simulation, call, say, use
 from loopwright.tools import ToolRuntime, tool
-from loopwright.types import Command
+from loopwright.types import Command, interrupt
 
 __all__ = ["Act", "Attempt", "Ledger", "Scenario"]
 
@@ -162,8 +162,26 @@ async def aask(text: str, runtime: _Runtime) -> str:
     return str(result.text)
 
 
-TOOLS = [note, anote, slow, aslow, add, fails, direct, sets, ask, aask]
-INNER_TOOLS = [note, anote, aslow, fails]
+@tool
+def confirms(text: str, runtime: _Runtime) -> str:
+    """Do it if somebody agrees."""
+    answer = interrupt({"may I": text})
+    runtime.context.act(runtime)
+    return f"{answer}: {text}"
+
+
+@tool
+async def asks_twice(text: str, runtime: _Runtime) -> str:
+    """Do it if somebody agrees twice."""
+    first = interrupt({"may I": text})
+    await runtime.context.asleep(1)
+    second = interrupt({"really": text})
+    runtime.context.act(runtime)
+    return f"{first}, {second}: {text}"
+
+
+TOOLS = [note, anote, slow, aslow, add, fails, direct, sets, ask, aask, confirms, asks_twice]
+INNER_TOOLS = [note, anote, aslow, fails, confirms]
 
 
 # -- hooks ----------------------------------------------------------------------------------------------------------
@@ -324,7 +342,7 @@ class Scenario:
     def __init__(self, seed: int) -> None:
         random = Random(f"scenario {seed}")
         self.seed = seed
-        self.turns = [f"q{number}" for number in range(random.choice([1, 1, 1, 2, 2, 3]))]
+        self.turns = [f"q{number}" for number in range(random.choice([1, 1, 1, 1, 2, 3]))]
         self.asynchronous = random.random() < 0.5
         self.reading = random.random() < 0.4
         self.subgraphs = random.random() < 0.5
@@ -368,13 +386,18 @@ class Scenario:
         return any(one in (ask, aask) for one in self._agent["tools"])
 
     @property
+    def bears_little(self) -> bool:
+        """Whether few repetitions or failures end a run."""
+        return any(getattr(self.limits, name) != getattr(Limits(), name) for name in ("repeats", "failures"))
+
+    @property
     def leaves_no_trace(self) -> bool:
         """Whether a run that went on ends as if nothing had gone wrong: after crashes, and errors of the saver.
 
         Where the saver of a run below fails, the call that has begun that run fails, and the model is told. What a try
-        that was lost has spent is spent.
+        that was lost has spent is spent, and a turn that is looked at in two tries counts in both.
         """
-        if self.spends_little:
+        if self.spends_little or (self.profile == "saver" and self.bears_little):
             return False
         return self.profile == "crash" or (self.profile == "saver" and not self.asks_others)
 
