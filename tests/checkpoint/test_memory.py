@@ -58,7 +58,7 @@ def test_plain_lists_share_what_they_begin_with():
 
 def test_the_report_measures_what_msgpack_cannot_write():
     """By attributes, else by text: it is a size, not a store."""
-    saver = InMemorySaver()
+    saver = InMemorySaver(types=[Answer])
     saver.save(
         record("c1", values={"model": Answer(text="x" * 100), "path": Path("y" * 100), "big": 2**100, "odd": "\ud800"})
     )

@@ -129,16 +129,17 @@ class Codec:
         self, data: bytes | memoryview, path: str = "message", lost: list[Unreadable] | None = None
     ) -> BaseMessage:
         """What `encode_message` has written. Raises `StoredDataError`."""
+        body = memoryview(data)[2:]
         if data[:2] == _VALUE:
             try:
-                return decode_straight(memoryview(data)[2:])
-            except _BROKEN:  # or it holds what only the careful way reads
+                return decode_straight(body)
+            except _BROKEN:  # it is broken, or holds what only the careful way reads
                 pass
         reader = _Reader(self.registry)
         try:
             if data[:2] != _VALUE:
                 raise msgspec.DecodeError("it does not begin as a message does")
-            message = reader.message(memoryview(data)[2:])
+            message = reader.message(body)
         except _BROKEN as error:
             raise _damaged(data, path, error) from None
         _report(reader, message, path, lost)
@@ -261,14 +262,14 @@ def _message_map(value: BaseMessage, known: Container[type]) -> dict[str, Any]:
     stored: dict[str, Any] = {"type": tag_of(value)}
     if isinstance(fields.get("content"), str):
         fields["content"] = str.__str__(fields["content"])  # a chunk is made of its fields as they are
-    for section, step in ((fields, ""), (extra, ".extra")):
+    for section in (fields, extra):
         for name, item in section.items():
             if name == "type":
                 continue
             try:
                 stored[name] = _pack(item, known)
             except Refused as refused:
-                refused.trail += [f".{name}", step]
+                refused.trail += [f".{name}"] if section is fields else [f"[{short(name)}]", ".extra"]
                 raise
     return stored
 
@@ -518,7 +519,7 @@ def _place(value: Any, path: str) -> None:
         value.path = path
     elif isinstance(value, dict):
         for key, item in cast("dict[Any, Any]", value).items():
-            _place(key, f"{path}[{short(key)}] (the key)")
+            _place(key, f"{path} (a key)")
             _place(item, f"{path}[{short(key)}]")
     elif kind in (list, History, tuple, deque, set, frozenset):
         for index, item in enumerate(value):

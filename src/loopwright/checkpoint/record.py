@@ -6,11 +6,12 @@ The engine speaks this vocabulary and no other; `base.py` translates it into wha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET, Struct
 
-from loopwright.checkpoint.kinds import Unreadable
+if TYPE_CHECKING:
+    from loopwright.checkpoint.kinds import Unreadable
 
 __all__ = ["NO_ARG", "STORED_TYPES", "Interrupt", "Overwrite", "Pending", "Record", "Send", "Write"]
 

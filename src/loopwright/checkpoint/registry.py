@@ -3,7 +3,8 @@
 A class comes in by `add` (the saver's `types=` and `register`), or because something that was declared names it: a
 graph that is compiled with a saver says with `expect` what its state, context, tools and answer are declared as.
 Annotations are read when the first class is met that is not known, so that a graph of messages and plain data never
-pays for it. What is derived from a class that is known is known too: an annotation promises no more than the base.
+pays for it; those of a graph that is gone by then are not read. What is derived from a class that is known is known
+too: an annotation promises no more than the base.
 """
 
 from __future__ import annotations
@@ -15,16 +16,23 @@ import typing
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any, Final, cast
+from weakref import WeakSet
 
 from loopwright.checkpoint.kinds import form_of
 from loopwright.checkpoint.record import STORED_TYPES
 from loopwright.errors import UsageError
 from loopwright.messages.base import BaseMessage
 
-__all__ = ["Registry", "declared_types", "stored_name"]
+__all__ = ["Declarations", "Registry", "declared_types", "stored_name"]
 
-_MANY: Final = 256
-"""Declarations that are kept unread before they are read all the same."""
+
+class Declarations:
+    """Annotations to be read when they are needed: classes, functions, hints, and objects with such `declares`."""
+
+    __slots__ = ("__weakref__", "declares")
+
+    def __init__(self, *declares: Any) -> None:
+        self.declares = declares
 
 
 class Registry:
@@ -33,7 +41,7 @@ class Registry:
     def __init__(self, types: Iterable[type] = ()) -> None:
         self._names: dict[type, str] = {}
         self._types: dict[str, type] = {}
-        self._expected: dict[Any, None] = {}
+        self._expected: Final[WeakSet[Declarations]] = WeakSet()
         self._lock: Final = threading.RLock()
         self.version = 0
         """Grows with each class that is added."""
@@ -63,18 +71,17 @@ class Registry:
                     "make it a dataclass, a pydantic model, a msgspec.Struct, a named tuple or an enum."
                 )
         with self._lock:
-            for kind in declared_types(*types):
+            own: list[type[Any]] = [kind for kind in types if not issubclass(kind, BaseMessage)]
+            for kind in [*declared_types(*types), *own]:
                 self._put(kind, stored_name(kind))
             if name is not None:
                 self._types[name] = types[0]
                 self.version += 1
 
-    def expect(self, *declarations: Any) -> None:
-        """Remember annotations (classes, functions, hints): the classes in them are added when one is first needed."""
+    def expect(self, declarations: Declarations) -> None:
+        """Add the classes in these annotations when one is first needed, if somebody still holds them then."""
         with self._lock:
-            self._expected.update(dict.fromkeys(declarations))
-            if len(self._expected) > _MANY:
-                self._read_expected()
+            self._expected.add(declarations)
 
     def __contains__(self, kind: object) -> bool:
         return isinstance(kind, type) and (kind in self._names or self._learn(kind))
@@ -109,7 +116,8 @@ class Registry:
 
     def _read_expected(self) -> None:
         if self._expected:
-            declarations, self._expected = list(self._expected), {}
+            declarations = list(self._expected)
+            self._expected.clear()
             for kind in declared_types(*declarations):
                 self._put(kind, stored_name(kind))
 
@@ -142,7 +150,8 @@ def stored_name(kind: type) -> str:
 def declared_types(*annotations: Any) -> set[type]:
     """All classes of a storable sort that annotations name: in fields, unions, generics, parameters, at any depth.
 
-    Takes classes, functions, and whatever may stand in an annotation. What cannot be resolved names nothing.
+    Takes classes, functions, whatever may stand in an annotation, and objects that have such things in `declares`.
+    Classes of ours are left out, and what cannot be resolved names nothing.
     """
     found: set[type] = set()
     seen: set[int] = set()
@@ -174,13 +183,16 @@ def _inside(hint: Any, found: set[type]) -> list[Any]:
     if isinstance(hint, (types.FunctionType, types.MethodType)):
         return _hints(hint)
     parts = (getattr(hint, name, None) for name in ("__bound__", "__supertype__", "__value__"))
-    return [*(part for part in parts if part is not None), *getattr(hint, "__constraints__", ())]
+    several = (getattr(hint, name, ()) for name in ("__constraints__", "declares"))
+    return [*(part for part in parts if part is not None), *(part for group in several for part in group)]
 
 
 def _inside_class(kind: type[Any], found: set[type]) -> list[Any]:
     if issubclass(kind, BaseMessage):
         return _hints(kind) if "/" in str(kind.__struct_config__.tag) else []
     if _is_storable(kind):
+        if kind.__module__.startswith("loopwright."):
+            return []
         found.add(kind)
         return [] if issubclass(kind, Enum) else [*_hints(kind), *_generic_parts(kind)]
     return _hints(kind) if _has_fields(kind) else []

@@ -19,7 +19,7 @@ a field of theirs is annotated with, and 1 would come back as 1.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar, Union, cast
 
 import msgspec
@@ -141,34 +141,32 @@ def message_of(fields: dict[str, Any]) -> BaseMessage:
 
 def is_plain(message: BaseMessage) -> bool:
     """Whether msgspec may write the message itself."""
-    if message.extra or message.__class__ not in _ours:
-        return False
-    for value in structs.astuple(message):
-        if value is None or (value.__class__ is str and value.isascii()):
-            continue
-        if not _plain(value):
+    return message.__class__ in _ours and not message.extra and _all_plain(structs.astuple(message))
+
+
+def _all_plain(values: Iterable[Any]) -> bool:
+    """Whether msgpack gives these values back as they are."""
+    for value in values:
+        kind = value.__class__
+        if kind is str:
+            if not value.isascii() and _has_surrogates(value):
+                return False
+        elif kind is dict:
+            if value:
+                for key in value:
+                    if key.__class__ is not str or (not key.isascii() and _has_surrogates(key)):
+                        return False
+                if not _all_plain(value.values()):
+                    return False
+        elif kind is list:
+            if value and not _all_plain(value):
+                return False
+        elif kind is int:
+            if not -(2**63) <= value < 2**64:
+                return False
+        elif kind not in _NATIVE:
             return False
     return True
-
-
-def _plain(value: Any) -> bool:
-    """Whether msgpack gives this value back as it is."""
-    kind = value.__class__
-    if kind is str:
-        return value.isascii() or not _has_surrogates(value)
-    if kind is dict:
-        for key, item in value.items():  # noqa: SIM110 - a generator costs more than what it asks
-            if key.__class__ is not str or not _plain(key) or not _plain(item):
-                return False
-        return True
-    if kind is list:
-        for item in value:  # noqa: SIM110 - the same
-            if not _plain(item):
-                return False
-        return True
-    if kind is int:
-        return -(2**63) <= value < 2**64
-    return kind in _NATIVE
 
 
 def _has_surrogates(text: str) -> bool:
@@ -194,14 +192,14 @@ def _careful(message: BaseMessage, path: str, default: _Default | None) -> dict[
 
 
 def _storable(value: Any, path: str, default: _Default | None) -> Any:
-    if _plain(value):
+    if _all_plain((value,)):
         return value
     kind = value.__class__
     if kind is str:
         return msgspec.msgpack.Ext(SURROGATES, value.encode("utf-8", "surrogatepass"))
     if kind is int:
         return msgspec.msgpack.Ext(BIG_INT, value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
-    if kind is dict and all(key.__class__ is str and _plain(key) for key in value):
+    if kind is dict and all(key.__class__ is str for key in value) and _all_plain(value):
         return {key: _storable(item, f"{path}[{key!r}]", default) for key, item in value.items()}
     if kind is list:
         return [_storable(item, f"{path}[{at}]", default) for at, item in enumerate(value)]
