@@ -6,16 +6,15 @@ import pytest
 from pydantic import BaseModel
 
 from loopwright.checkpoint.base import require_thread_id
+from loopwright.checkpoint.conformance import SaverConformance
+from loopwright.checkpoint.conformance.records import loaded, record
 from loopwright.checkpoint.memory import InMemorySaver, MemorySaver
 from loopwright.errors import UsageError
 from loopwright.messages.history import add_messages
-from tests.checkpoint.contract import SaverContract
-from tests.checkpoint.records import loaded, record
 
 
-class TestInMemorySaver(SaverContract):
-    @pytest.fixture
-    def saver(self):
+class TestInMemorySaver(SaverConformance):
+    def make_saver(self, folder):
         return InMemorySaver()
 
 

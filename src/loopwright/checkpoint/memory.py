@@ -20,7 +20,7 @@ from threading import RLock
 from typing import Any, ClassVar, Final, cast
 
 from loopwright.checkpoint.base import BaseCheckpointSaver, SizeReport, Strategy
-from loopwright.checkpoint.plain import Registered, plain_copy
+from loopwright.checkpoint.plain import Registered, argument_path, channel_path, plain_copy
 from loopwright.checkpoint.record import Pending, Record
 from loopwright.checkpoint.size import Scale
 from loopwright.errors import ThreadConflictError, UsageError
@@ -418,13 +418,12 @@ def _filed(value: Any, path: str, last: _Cell | _Lines | None, version: Any, reg
 
 def _arguments(pending: tuple[Pending, ...], known: Registered) -> tuple[Pending, ...]:
     for task in pending:
-        plain_copy(task.arg, f'the argument of Send("{task.name}", ...)', known)
+        plain_copy(task.arg, argument_path(task.name), known)
     return pending
 
 
 def _written(channel: str, value: Any, known: Registered) -> tuple[str, _Cell]:
-    path = channel.strip("_") if channel.startswith("__") else f'state["{channel}"]'
-    return channel, _cell(value, path, None, known)
+    return channel, _cell(value, channel_path(channel), None, known)
 
 
 def _record(thread_id: str, thread: _Thread, row: _Row) -> Record:

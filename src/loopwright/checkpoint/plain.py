@@ -18,7 +18,7 @@ from loopwright.errors import UnstorableError
 from loopwright.messages.base import BaseMessage
 from loopwright.messages.history import History
 
-__all__ = ["Registered", "check_storable", "plain_copy"]
+__all__ = ["Registered", "argument_path", "channel_path", "check_storable", "plain_copy"]
 
 Registered = Container[type] | None
 """The classes that stored bytes may name; None: any that is of a storable kind."""
@@ -43,6 +43,16 @@ def plain_copy(value: Any, path: str = "state", registered: Registered = None) -
         raise UnstorableError(f"{place} cannot be stored: it is {refused.reason}") from None
     except RecursionError:
         raise UnstorableError(f"{path} cannot be stored: it contains itself, or is nested too deep.") from None
+
+
+def channel_path(channel: str) -> str:
+    """How errors name the value of a channel, or a write to it."""
+    return channel.strip("_") if channel.startswith("__") else f'state["{channel}"]'
+
+
+def argument_path(node: str) -> str:
+    """How errors name what a task of this node is given in place of the state."""
+    return f'the argument of Send("{node}", ...)'
 
 
 _type = cast(Callable[[Any], type[Any]], type)  # the builtin, without `type[Unknown]`
