@@ -94,8 +94,13 @@ class Checked(msgspec.Struct, Generic[T], frozen=True, tag="checked", rename="ca
     more: int = 2
 
     def __post_init__(self) -> None:
-        if self.more == 99:
-            raise AssertionError("ran")
+        CHECKED.append(self)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        CHECKED.append(cls)
+
+
+CHECKED: list[Any] = []
 
 
 class Wide(msgspec.Struct, dict=True):
@@ -298,6 +303,18 @@ def test_B116_fields_that_init_does_not_take_come_back():
     item = kinds.Item("a")
     item.late = [1, (2,)]
     assert there_and_back(item).late == [1, (2,)]
+
+
+def test_nothing_of_a_struct_is_run(codec):
+    data = codec.encode([Checked(some_thing=1), Checked(some_thing=2)])
+    CHECKED.clear()
+    found = codec.decode(data)
+    codec.registry.type_of("nowhere:Nothing")  # looks through all that is derived from what is known
+    again = codec.decode(data)
+
+    assert CHECKED == []
+    assert [type(each) for each in (*found, *again)] == [Checked] * 4
+    assert found == [Checked(some_thing=1), Checked(some_thing=2)]
 
 
 def test_what_is_not_set_stays_unset(codec):

@@ -298,7 +298,7 @@ _packs: WeakKeyDictionary[type, _Pack] = WeakKeyDictionary()
 
 
 def _pack_of(kind: type[Any]) -> _Pack:
-    """How to write instances of a class that is no builtin; worked out once for each class."""
+    """How to write instances of a class that is no builtin; worked out once for each class, which it must not hold."""
     pack = _packs.get(kind)
     if pack is None:
         pack = _packs[kind] = _classify(kind)
@@ -312,7 +312,7 @@ def _classify(kind: type[Any]) -> _Pack:
     if leaf is not None:
         return lambda value, known: Ext(leaf.code, _encode(_pack(leaf.apart(value), known)))
     if issubclass(kind, Enum):
-        return lambda value, known: Ext(_ENUM, _encode([_named(kind, known), enum_word(value)]))
+        return lambda value, known: Ext(_ENUM, _encode([_named(_type(value), known), enum_word(value)]))
     form = form_of(kind)
     if form is None:
         words = reason(kind)
@@ -324,7 +324,7 @@ def _classify(kind: type[Any]) -> _Pack:
     apart = form.apart
 
     def pack(value: Any, known: Container[type]) -> Ext:
-        name = _named(kind, known)
+        name = _named(_type(value), known)
         return Ext(_OBJECT, _encode([name, *(section and _section(section, known) for section in apart(value))]))
 
     return pack

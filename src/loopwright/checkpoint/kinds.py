@@ -30,6 +30,7 @@ __all__ = [
     "LEAVES",
     "Form",
     "Leaf",
+    "Quiet",
     "Refused",
     "Unreadable",
     "enum_member",
@@ -328,17 +329,24 @@ _set_class: Final = object.__dict__["__class__"].__set__  # past the guard of St
 _quiets: WeakKeyDictionary[type, Any] = WeakKeyDictionary()
 
 
+class Quiet:
+    """Comes before a Struct whose `__post_init__`, and `__init_subclass__`, are not to be run."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        pass
+
+    def __post_init__(self) -> None:
+        pass
+
+
 def _quiet(kind: Any) -> Any:
-    """The same Struct with a `__post_init__` that does nothing."""
+    """The same Struct without its `__post_init__`."""
     quiet = _quiets.get(kind)
     if quiet is None:
-        space = {"__post_init__": _nothing, "__module__": kind.__module__}
-        quiet = _quiets[kind] = msgspec.StructMeta(kind.__name__, (kind,), space)
+        quiet = _quiets[kind] = msgspec.StructMeta(kind.__name__, (Quiet, kind), {"__module__": __name__})
     return quiet
-
-
-def _nothing(_: Any) -> None:
-    pass
 
 
 def _model_apart(value: Any) -> list[_Section]:

@@ -204,7 +204,7 @@ def _classify(kind: type[Any]) -> _Take:
 
         return whole
     if issubclass(kind, Enum):
-        return _declared(kind, _whole)
+        return _declared(_whole)
     form = form_of(kind)
     if form is None:
         return _refuse(kind)
@@ -219,9 +219,9 @@ def _classify(kind: type[Any]) -> _Take:
                 if taken is not item:
                     cast(Any, section)[name] = taken
                     changed = True
-        return together(kind, sections) if changed or not frozen else value
+        return together(_type(value), sections) if changed or not frozen else value
 
-    return _declared(kind, take)
+    return _declared(take)
 
 
 def _refuse(kind: type[Any]) -> _Take:
@@ -233,10 +233,10 @@ def _refuse(kind: type[Any]) -> _Take:
     return refuse
 
 
-def _declared(kind: type[Any], take: _Take) -> _Take:
+def _declared(take: _Take) -> _Take:
     def known(value: Any, registered: Registered) -> Any:
-        if registered is not None and kind not in registered:
-            raise Refused(undeclared(kind))
+        if registered is not None and _type(value) not in registered:
+            raise Refused(undeclared(_type(value)))
         return take(value, registered)
 
     return known

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Any, Final, cast
 from weakref import WeakSet
 
-from loopwright.checkpoint.kinds import form_of
+from loopwright.checkpoint.kinds import Quiet, form_of
 from loopwright.checkpoint.record import STORED_TYPES
 from loopwright.errors import UsageError
 from loopwright.messages.base import BaseMessage
@@ -129,10 +129,11 @@ class Registry:
 
 
 def _derived(kind: type) -> Iterator[type]:
-    subclasses: list[type] = [] if kind is type else type.__subclasses__(kind)
+    subclasses: list[type[Any]] = [] if kind is type else type.__subclasses__(kind)
     for each in subclasses:
-        yield each
-        yield from _derived(each)
+        if not issubclass(each, Quiet):
+            yield each
+            yield from _derived(each)
 
 
 def stored_name(kind: type) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite(__name__)
+pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in ("durable", "known", "threads", "values")))
 
 from loopwright.checkpoint.conformance.suite import SaverConformance  # noqa: E402 - its asserts are to be rewritten
 
