@@ -27,6 +27,8 @@ LoopwrightError
 ├── LimitReachedError               `on_limit="raise"`: names the limit
 ├── GraphRecursionError             `recursion_limit` steps were made (is also a RecursionError)
 ├── ThreadConflictError             another writer was first on this thread
+├── StoredDataError                 stored bytes that cannot be read: damaged, or of a later version
+│   └── UnknownTypeError            stored data names a class that is not there; names class and path
 └── InternalError                   ours: please report it
 
 Control flow is not an error. `GraphBubbleUp` and what derives from it (`GraphInterrupt`, `RunCancelled`) are
@@ -64,11 +66,13 @@ __all__ = [
     "RateLimitError",
     "RunCancelled",
     "ServerError",
+    "StoredDataError",
     "StreamError",
     "ThreadConflictError",
     "ToolDefinitionError",
     "ToolException",
     "ToolInvocationError",
+    "UnknownTypeError",
     "UnstorableError",
     "UsageError",
 ]
@@ -251,6 +255,17 @@ class GraphRecursionError(LoopwrightError, RecursionError):
 
 class ThreadConflictError(LoopwrightError):
     """Another run claimed this thread first; this one has run nothing."""
+
+
+class StoredDataError(LoopwrightError):
+    """What a saver holds cannot be read: it is damaged, or was written by a later version."""
+
+
+class UnknownTypeError(StoredDataError):
+    """A run would begin with stored data of a class that is not registered here. Names class, path and remedy.
+
+    Nothing is lost: `get_state` shows the rest, and what is not understood is stored again as it was.
+    """
 
 
 class InternalError(LoopwrightError):

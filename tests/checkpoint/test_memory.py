@@ -6,16 +6,15 @@ import pytest
 from pydantic import BaseModel
 
 from loopwright.checkpoint.base import require_thread_id
+from loopwright.checkpoint.conformance import SaverConformance
+from loopwright.checkpoint.conformance.records import loaded, record
 from loopwright.checkpoint.memory import InMemorySaver, MemorySaver
 from loopwright.errors import UsageError
 from loopwright.messages.history import add_messages
-from tests.checkpoint.contract import SaverContract
-from tests.checkpoint.records import loaded, record
 
 
-class TestInMemorySaver(SaverContract):
-    @pytest.fixture
-    def saver(self):
+class TestInMemorySaver(SaverConformance):
+    def make_saver(self, folder):
         return InMemorySaver()
 
 
@@ -58,7 +57,7 @@ def test_plain_lists_share_what_they_begin_with():
 
 def test_the_report_measures_what_msgpack_cannot_write():
     """By attributes, else by text: it is a size, not a store."""
-    saver = InMemorySaver()
+    saver = InMemorySaver(types=[Answer])
     saver.save(
         record("c1", values={"model": Answer(text="x" * 100), "path": Path("y" * 100), "big": 2**100, "odd": "\ud800"})
     )

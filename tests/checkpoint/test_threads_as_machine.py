@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from loopwright.checkpoint.base import Record
+from loopwright.checkpoint.conformance.records import loaded
 from loopwright.checkpoint.memory import InMemorySaver
 from loopwright.errors import ThreadConflictError
 from loopwright.messages import HumanMessage, RemoveMessage
 from loopwright.messages.history import History, add_messages
-from tests.checkpoint.records import loaded
 
 THREADS = ("ann", "bob")
 values = st.recursive(st.integers() | st.text(max_size=3), lambda inner: st.lists(inner, max_size=3), max_leaves=5)

@@ -168,7 +168,10 @@ def kept(value: Any, world: Any) -> Any:
         return Command(update={"value": value, "messages": [done]})
 
     agent = create_agent(
-        ScriptedModel(call("put"), "ok", "next"), [put], state_schema=Noted, checkpointer=InMemorySaver()
+        ScriptedModel(call("put"), "ok", "next"),
+        [put],
+        state_schema=Noted,
+        checkpointer=InMemorySaver(types=[Order.Size, Cart]),
     )
     invoke(agent, world, config=thread())
     return invoke(agent, world, "next", thread())["value"]

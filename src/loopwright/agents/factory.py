@@ -131,6 +131,7 @@ def create_agent(
     schemas = [each.state_schema for each in hooks.middleware if each.state_schema is not AgentState]
     graph = StateGraph(state_schema or AgentState, context_schema)
     graph.add_schemas([AgentState, *schemas])
+    graph.declares = (*listed.values(), *((strategy.schema,) if strategy is not None else ()))
     _wire(graph, hooks, asker, caller, Ending(on_limit), has_tools=bool(listed or provided or hooks.wrap_tool_call))
     return Agent(
         graph.parts(),

@@ -11,6 +11,9 @@ every saver keeps:
   a crash the next resume loads and claims anew.
 - **Isolated.** What is stored is never changed by what a caller does to the object it gave or was given.
 - **Refused early.** What cannot be stored raises `UnstorableError` with the path to it; nothing of that call is kept.
+  A class of the user's is stored when `registry` has it.
+- **Loading runs no code.** What names a class that `registry` has not stands as `Unreadable` where it was, and is
+  listed in `Record.unreadable`.
 - **Newest first.** `walk` goes by the order of saving, over all branches, and holds no lock while its reader thinks.
 
 A saver writes the plain methods; those beginning with `a` call them, and a saver that waits for a disk or a network
@@ -20,12 +23,13 @@ overrides both. Every method may be called from any thread.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, ClassVar, Literal, NamedTuple, Required, Self, TypedDict, cast
 
 from loopwright.checkpoint.record import NO_ARG, Pending, Record, Write
+from loopwright.checkpoint.registry import Registry
 from loopwright.errors import UsageError
 from loopwright.scope import RunnableConfig
 
@@ -96,6 +100,25 @@ class BaseCheckpointSaver(ABC):
 
     instant: ClassVar[bool] = False
     """Whether the plain methods return at once, waiting for nothing: then they may be called on an event loop."""
+
+    _registry: Registry | None = None
+
+    def __init__(self, *, types: Iterable[type] = ()) -> None:
+        self._registry = Registry(types)
+
+    @property
+    def registry(self) -> Registry:
+        """The classes, beside those of the library, whose instances may be stored."""
+        if self._registry is None:
+            self._registry = Registry()
+        return self._registry
+
+    def register(self, *types: type, name: str | None = None) -> None:
+        """Let instances of these classes be stored and loaded, beside those that graphs and agents declare.
+
+        `name`: of one class that has moved, the name it was stored under, `"old.module:Cart"`.
+        """
+        self.registry.add(*types, name=name)
 
     # --- what the engine calls ------------------------------------------------
 

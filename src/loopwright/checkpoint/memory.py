@@ -12,7 +12,7 @@ One lock, held for as long as a checkpoint takes to be filed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import count, islice
 from operator import is_
@@ -20,7 +20,7 @@ from threading import RLock
 from typing import Any, ClassVar, Final, cast
 
 from loopwright.checkpoint.base import BaseCheckpointSaver, SizeReport, Strategy
-from loopwright.checkpoint.plain import plain_copy
+from loopwright.checkpoint.plain import Registered, argument_path, channel_path, plain_copy
 from loopwright.checkpoint.record import Pending, Record
 from loopwright.checkpoint.size import Scale
 from loopwright.errors import ThreadConflictError, UsageError
@@ -133,11 +133,15 @@ class _Thread:
 
 
 class InMemorySaver(BaseCheckpointSaver):
-    """Keeps threads in memory: `create_agent(..., checkpointer=InMemorySaver())`."""
+    """Keeps threads in memory: `create_agent(..., checkpointer=InMemorySaver())`.
+
+    `types`: classes whose instances may be stored beside those that graphs and agents declare, as for any saver.
+    """
 
     instant: ClassVar[bool] = True
 
-    def __init__(self) -> None:
+    def __init__(self, *, types: Iterable[type] = ()) -> None:
+        super().__init__(types=types)
         self._threads: dict[str, _Thread] = {}
         self._numbers: Final = count(1)
         self._lock: Final = RLock()
@@ -225,7 +229,7 @@ class InMemorySaver(BaseCheckpointSaver):
             thread = self._open(record.thread_id, claim)
             space = thread.spaces.get(record.ns, {})
             number = next(self._numbers)
-            row = _row(record, changed, space.get(record.parent_id or ""), number)
+            row = _row(record, changed, space.get(record.parent_id or ""), number, self.registry)
             known = space.get(record.id)
             if known is not None:
                 row.number = known.number
@@ -251,7 +255,7 @@ class InMemorySaver(BaseCheckpointSaver):
                 raise UsageError(
                     f"Thread {thread_id!r} has no checkpoint {checkpoint_id!r} that writes could belong to."
                 )
-            row.writes[task_id] = [_written(channel, value) for channel, value in writes]
+            row.writes[task_id] = [_written(channel, value, self.registry) for channel, value in writes]
             self._close(thread_id, thread, claim)
 
     def _open(self, thread_id: str, claim: int | None) -> _Thread:
@@ -361,15 +365,15 @@ def _cells_of(writes: dict[str, list[tuple[str, _Cell]]]) -> Iterator[_Cell]:
 # --- in and out -----------------------------------------------------------------
 
 
-def _row(record: Record, changed: Collection[str] | None, parent: _Row | None, number: int) -> _Row:
+def _row(record: Record, changed: Collection[str] | None, parent: _Row | None, number: int, known: Registered) -> _Row:
     row = _Row()
     row.id, row.parent_id, row.ns = record.id, record.parent_id, record.ns
     row.step, row.source, row.created_at = record.step, record.source, record.created_at
     row.number = number
-    row.metadata = _cell(record.metadata, "metadata", None)
-    row.versions_seen = _cell(record.versions_seen, "versions_seen", None)
-    row.pending = _cell(_arguments(record.pending), "pending", None)
-    row.account = _cell(record.account, "account", None)
+    row.metadata = _cell(record.metadata, "metadata", None, known)
+    row.versions_seen = _cell(record.versions_seen, "versions_seen", None, known)
+    row.pending = _cell(_arguments(record.pending, known), "pending", None, known)
+    row.account = _cell(record.account, "account", None, known)
     before = {} if parent is None else parent.cells
     row.cells = {}
     for name, value in record.values.items():
@@ -377,29 +381,29 @@ def _row(record: Record, changed: Collection[str] | None, parent: _Row | None, n
         if last is not None and changed is not None and name not in changed:
             row.cells[name] = last
         else:
-            row.cells[name] = _filed(value, f'state["{name}"]', last, record.versions.get(name, number))
+            row.cells[name] = _filed(value, f'state["{name}"]', last, record.versions.get(name, number), known)
     row.writes = {}
     for task_id, channel, value in record.writes:
-        row.writes.setdefault(task_id, []).append(_written(channel, value))
+        row.writes.setdefault(task_id, []).append(_written(channel, value, known))
     return row
 
 
-def _cell(value: Any, path: str, version: Any) -> _Cell:
-    taken = plain_copy(value, path)
+def _cell(value: Any, path: str, version: Any, known: Registered) -> _Cell:
+    taken = plain_copy(value, path, known)
     return _Cell(taken, taken is value, version)
 
 
-def _filed(value: Any, path: str, last: _Cell | _Lines | None, version: Any) -> _Cell | _Lines:
+def _filed(value: Any, path: str, last: _Cell | _Lines | None, version: Any, registered: Registered) -> _Cell | _Lines:
     """A cell for a value that has changed; of a list that has only grown, just the end is looked at."""
     if type(value) is not History and type(value) is not list:
-        return _cell(value, path, version)
+        return _cell(value, path, version, registered)
     items = cast("list[Any]", value)
     known = last if isinstance(last, _Lines) and last.begins(items) else None
     length = 0 if known is None else known.length
     added = items[length:]
     for index, item in enumerate(added, length):
-        if plain_copy(item, f"{path}[{index}]") is not item:
-            return _cell(items, path, version)
+        if plain_copy(item, f"{path}[{index}]", registered) is not item:
+            return _cell(items, path, version, registered)
     if isinstance(value, History):
         return _Lines(value.buffer.items, len(items), value.buffer, version)
     if known is None:
@@ -412,15 +416,14 @@ def _filed(value: Any, path: str, last: _Cell | _Lines | None, version: Any) -> 
     return _Lines(shared, len(items), None, version)
 
 
-def _arguments(pending: tuple[Pending, ...]) -> tuple[Pending, ...]:
+def _arguments(pending: tuple[Pending, ...], known: Registered) -> tuple[Pending, ...]:
     for task in pending:
-        plain_copy(task.arg, f'the argument of Send("{task.name}", ...)')
+        plain_copy(task.arg, argument_path(task.name), known)
     return pending
 
 
-def _written(channel: str, value: Any) -> tuple[str, _Cell]:
-    path = channel.strip("_") if channel.startswith("__") else f'state["{channel}"]'
-    return channel, _cell(value, path, None)
+def _written(channel: str, value: Any, known: Registered) -> tuple[str, _Cell]:
+    return channel, _cell(value, channel_path(channel), None, known)
 
 
 def _record(thread_id: str, thread: _Thread, row: _Row) -> Record:

@@ -5,17 +5,43 @@ The engine speaks this vocabulary and no other; `base.py` translates it into wha
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET, Struct
 
-__all__ = ["NO_ARG", "Pending", "Record", "Write"]
+if TYPE_CHECKING:
+    from loopwright.checkpoint.kinds import Unreadable
+
+__all__ = ["NO_ARG", "STORED_TYPES", "Interrupt", "Overwrite", "Pending", "Record", "Send", "Write"]
 
 NO_ARG: Final = UNSET
 """`Pending.arg` of a task that reads the graph's own state."""
 
 Write = tuple[str, str, Any]
 """Task id, channel, value. A channel in double underscores is the engine's own (`__error__`: why the task failed)."""
+
+
+class Send(Struct, frozen=True):
+    """Run `node` in the next step with `arg` in place of the graph's state. Several may name one node."""
+
+    node: str
+    arg: Any
+
+
+class Interrupt(Struct, frozen=True):
+    """A question that a paused run asks its caller. Answer with `Command(resume={id: answer})`."""
+
+    value: Any
+    id: str = ""
+    response_schema: Any = None
+    """A JSON schema of the answer that is expected, if the question has one."""
+
+
+class Overwrite(Struct, frozen=True):
+    """A value that takes the place of what the state holds, past the key's reducer."""
+
+    value: Any
 
 
 class Pending(Struct, frozen=True):
@@ -58,9 +84,15 @@ class Record(Struct, kw_only=True):
     """When each channel last changed: a number that grows. Set by the saver on loading."""
     versions_seen: dict[str, Any] = {}
     """Only kept for those who `put` it."""
+    unreadable: Sequence[Unreadable] = ()
+    """What in `values`, `pending` and `writes` could not be read. Set by the saver on loading; no run begins so."""
     fence: int = 0
     """How often the thread had been written to, or claimed, when this was loaded. `claim` compares it."""
 
     def describe(self) -> dict[str, Any]:
         """The metadata as users see it and filter by."""
         return {"source": self.source, "step": self.step, "parents": {}, **self.metadata}
+
+
+STORED_TYPES: Final[tuple[type, ...]] = (Send, Interrupt, Overwrite, Pending)
+"""Classes of ours that values may hold; every saver knows them, under their bare names."""

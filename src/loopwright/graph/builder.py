@@ -46,6 +46,8 @@ class StateGraph:
         self.joins: dict[str, tuple[frozenset[str], str]] = {}
         self.branches: dict[str, list[Branch]] = {}
         self._default_retry: tuple[RetryPolicy, ...] = ()
+        self.declares: Sequence[Any] = ()
+        """Annotations, beside the schemas, of what may be stored."""
 
     def add_schemas(self, schemas: Iterable[type[Any]]) -> StateGraph:
         """Add the keys of further schemas."""
@@ -211,6 +213,7 @@ class StateGraph:
             if hasattr(state, "model_validate") or hasattr(state, "__dataclass_fields__")
             else None,
             context_schema=self.context_schema,
+            declares=(*self._schemas, self.context_schema, *self.declares),
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextvars import copy_context
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from msgspec import Struct, structs
@@ -30,6 +31,7 @@ from loopwright.scope import ConfigLike, RunnableConfig, check_config, current_s
 
 if TYPE_CHECKING:
     from loopwright.checkpoint.base import BaseCheckpointSaver
+    from loopwright.checkpoint.registry import Declarations
     from loopwright.graph.draw import Graph
     from loopwright.graph.nodes import Node
 
@@ -53,6 +55,8 @@ class Parts(Struct, frozen=True):
     shape: Callable[[dict[str, Any]], Any] | None
     """From a state to an instance of its schema; None where that is the dict itself."""
     context_schema: type[Any] | None
+    declares: Sequence[Any] = ()
+    """Annotations of what its runs may store; a saver reads them when it meets a class."""
 
 
 class CompiledStateGraph:
@@ -78,6 +82,8 @@ class CompiledStateGraph:
         self.input_keys, self.output_keys = parts.input_keys, parts.output_keys
         self.shape, self.context_schema = parts.shape, parts.context_schema
         self.checkpointer = _checked_saver(checkpointer)
+        if self.checkpointer is not None:
+            self.checkpointer.registry.expect(self.declared)
         self.store = store
         self.debug = debug
         self.name = name
@@ -94,6 +100,14 @@ class CompiledStateGraph:
         """Mends what a broken-off run left in a state: returns the keys to replace, `{}` when nothing is wrong."""
         self.asks_by_design: str | None = None
         """What in the graph is there to pause it, and so needs a checkpointer."""
+
+    @cached_property
+    def declared(self) -> Declarations:
+        """Where the classes are named that its runs may store, those of nested graphs included."""
+        from loopwright.checkpoint.registry import Declarations
+
+        nested = (node.subgraph.declared for node in self.nodes.values() if node.subgraph)
+        return Declarations(*self.parts.declares, *nested)
 
     # ---- running
 
@@ -268,6 +282,7 @@ class CompiledStateGraph:
             saver = parent.run.saver  # kept by the run around it, on its thread
             if saver is not None:
                 below, own = parent, _placed_below(own, parent, path)
+                saver.registry.expect(self.declared)
         if saver is not None:
             from loopwright.checkpoint.base import require_thread_id
 

@@ -39,6 +39,10 @@ __all__ = ["begin", "mend", "open_thread", "revive", "settle", "take"]
 async def begin(run: Run, given: Any) -> None:
     """Bring a run to its first step. `given` is input, None or a `Command`."""
     head, record = await open_thread(run)
+    if record is not None and record.unreadable:
+        from loopwright.checkpoint.kinds import unknown_type
+
+        raise unknown_type(run.thread_id, record.unreadable)
     if run.below is not None and record is not None:
         given = None  # the task around it runs again: what it has begun goes on in place
     if record is None and isinstance(given, Command) and given.resume is None and is_dict(given.update):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, NamedT
 
 from msgspec import Struct
 
+from loopwright.checkpoint.record import Interrupt, Overwrite, Send
 from loopwright.errors import ModelError, UsageError
 from loopwright.scope import StreamWriter
 
@@ -60,13 +61,6 @@ else:
     NodeName = TypeVar("NodeName", bound=str)
 
 
-class Send(Struct, frozen=True):
-    """Run `node` in the next step with `arg` in place of the graph's state. Several may name one node."""
-
-    node: str
-    arg: Any
-
-
 class Command(Struct, Generic[NodeName], frozen=True, kw_only=True, repr_omit_defaults=True):
     """Change the state and say where to go, in one return value; or answer what a paused run has asked.
 
@@ -83,21 +77,6 @@ class Command(Struct, Generic[NodeName], frozen=True, kw_only=True, repr_omit_de
     """What runs next, besides what the edges say."""
 
     PARENT: ClassVar[Literal["__parent__"]] = "__parent__"
-
-
-class Interrupt(Struct, frozen=True):
-    """A question that a paused run asks its caller. Answer with `Command(resume={id: answer})`."""
-
-    value: Any
-    id: str = ""
-    response_schema: Any = None
-    """A JSON schema of the answer that is expected, if the question has one."""
-
-
-class Overwrite(Struct, frozen=True):
-    """A value that takes the place of what the state holds, past the key's reducer."""
-
-    value: Any
 
 
 class GraphOutput(Struct, frozen=True):

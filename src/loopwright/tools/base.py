@@ -175,6 +175,11 @@ class BaseTool(WithFields):
         coroutine: Any = getattr(self, "_arun", None)
         return (None, coroutine or plain) if is_coroutine_function(plain) else (plain, coroutine)
 
+    @property
+    def declares(self) -> tuple[Any, ...]:
+        """Where the classes are named that may come out of a call: its schema, and its functions' annotations."""
+        return (self._given_schema, *filter(None, self._functions()))
+
     def _descriptions(self) -> dict[str, str]:
         """What is said of each parameter outside of its type."""
         plain, coroutine = self._functions()

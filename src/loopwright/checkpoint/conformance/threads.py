@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
 from loopwright.checkpoint.base import Pending
+from loopwright.checkpoint.conformance.records import MOMENT, Saver, ids, record, said
 from loopwright.errors import ThreadConflictError, UsageError
 from loopwright.messages import AIMessage, HumanMessage
 from loopwright.messages.history import add_messages
-from tests.checkpoint.records import MOMENT, ids, record, said
+
+__all__ = ["ThreadsConformance"]
 
 
-class ThreadsContract:
+class ThreadsConformance:
     """Fenced, newest first, forgotten without a rest."""
 
     # --- claims -----------------------------------------------------------------
 
-    def test_of_two_runs_that_read_the_same_state_one_is_told(self, saver):
+    def test_of_two_runs_that_read_the_same_state_one_is_told(self, saver: Saver) -> None:
         saver.save(record("c1"))
         seen_by_a, seen_by_b = saver.load("t"), saver.load("t")
 
@@ -31,7 +34,7 @@ class ThreadsContract:
         saver.save_writes("t", "", "c2", "task", [("n", 1)], claim)
         assert saver.load("t").id == "c2"
 
-    def test_a_thread_that_has_moved_on_cannot_be_claimed_from_where_it_was(self, saver):
+    def test_a_thread_that_has_moved_on_cannot_be_claimed_from_where_it_was(self, saver: Saver) -> None:
         saver.save(record("c1"))
         seen = saver.load("t")
         claim = saver.claim("t", seen, "a")
@@ -41,7 +44,7 @@ class ThreadsContract:
         with pytest.raises(ThreadConflictError):
             saver.claim("t", seen, "b")
 
-    def test_a_writer_that_wakes_late_is_told_and_changes_nothing(self, saver):
+    def test_a_writer_that_wakes_late_is_told_and_changes_nothing(self, saver: Saver) -> None:
         """After a crash nobody gives a claim back: the next run takes it, the old one is fenced off."""
         saver.save(record("c1"))
         old = saver.claim("t", saver.load("t"), "sleeper")
@@ -56,7 +59,7 @@ class ThreadsContract:
         assert ids(saver.walk("t")) == ["c2", "c1"]
         assert saver.load("t").writes == []
 
-    def test_on_a_fresh_thread_the_later_claim_counts(self, saver):
+    def test_on_a_fresh_thread_the_later_claim_counts(self, saver: Saver) -> None:
         """A run that died before its first checkpoint blocks nobody."""
         first = saver.claim("t", None, "a")
         second = saver.claim("t", None, "b")
@@ -68,7 +71,7 @@ class ThreadsContract:
             saver.claim("t", None, "c")
         assert ids(saver.walk("t")) == ["c2"]
 
-    def test_what_only_runs_below_have_saved_blocks_nobody(self, saver):
+    def test_what_only_runs_below_have_saved_blocks_nobody(self, saver: Saver) -> None:
         """With durability="exit" a run below saves when it ends; the process may die before the run above has."""
         claim = saver.claim("t", None, "a")
         saver.save(record("c1", ns="tools:1"), None, claim)
@@ -77,7 +80,7 @@ class ThreadsContract:
         saver.save(record("c2"), None, again)
         assert saver.load("t").id == "c2"
 
-    def test_a_write_without_a_claim_takes_the_thread_over(self, saver):
+    def test_a_write_without_a_claim_takes_the_thread_over(self, saver: Saver) -> None:
         saver.save(record("c1"))
         claim = saver.claim("t", saver.load("t"), "a")
         saver.save(record("c2", "c1"))
@@ -85,7 +88,7 @@ class ThreadsContract:
         with pytest.raises(ThreadConflictError):
             saver.save(record("c3", "c1"), None, claim)
 
-    def test_a_claim_on_a_deleted_thread_counts_no_more(self, saver):
+    def test_a_claim_on_a_deleted_thread_counts_no_more(self, saver: Saver) -> None:
         saver.save(record("c1"))
         seen = saver.load("t")
         claim = saver.claim("t", seen, "a")
@@ -97,7 +100,7 @@ class ThreadsContract:
             saver.claim("t", seen, "b")
         assert saver.load("t") is None
 
-    def test_nested_graphs_write_under_the_claim_of_their_run(self, saver):
+    def test_nested_graphs_write_under_the_claim_of_their_run(self, saver: Saver) -> None:
         saver.save(record("c1"))
         claim = saver.claim("t", saver.load("t"), "a")
         saver.save(record("d1", ns="tools:1"), None, claim)
@@ -105,7 +108,7 @@ class ThreadsContract:
 
         assert saver.load("t", "tools:1").id == "d1"
 
-    def test_many_claim_at_once_and_one_wins(self, saver):
+    def test_many_claim_at_once_and_one_wins(self, saver: Saver) -> None:
         saver.save(record("c1"))
         seen = saver.load("t")
         start = threading.Barrier(8)
@@ -128,7 +131,7 @@ class ThreadsContract:
 
         assert [saver.load("t").values["winner"]] == won
 
-    def test_eight_threads_write_to_eight_threads(self, saver):
+    def test_eight_threads_write_to_eight_threads(self, saver: Saver) -> None:
         def run(number: int) -> None:
             thread, parent = f"t{number}", None
             for step in range(20):
@@ -151,7 +154,7 @@ class ThreadsContract:
 
     # --- walking ----------------------------------------------------------------
 
-    def test_walk_goes_newest_first_over_all_branches(self, saver):
+    def test_walk_goes_newest_first_over_all_branches(self, saver: Saver) -> None:
         saver.save(record("c1"))
         saver.save(record("c2", "c1"))
         saver.save(record("c3", "c1"))
@@ -163,7 +166,7 @@ class ThreadsContract:
         assert ids(saver.walk("t", before="unknown")) == []
         assert ids(saver.walk("nobody")) == []
 
-    def test_walk_filters_by_what_metadata_says(self, saver):
+    def test_walk_filters_by_what_metadata_says(self, saver: Saver) -> None:
         saver.save(record("c1", source="input", step=-1, metadata={"user": "ann"}))
         saver.save(record("c2", "c1", source="loop", step=0, metadata={"user": "ann", "none": None}))
         saver.save(record("c3", "c2", source="loop", step=1, metadata={"user": "bob"}))
@@ -175,14 +178,14 @@ class ThreadsContract:
         assert ids(saver.walk("t", filter={"user": "ann"}, before="c2")) == ["c1"]
 
     @pytest.mark.parametrize("key", ["x') OR '1'='1", "a.b", "$.x", '"', "\\", "", "source; --", "日本"])
-    def test_B124_a_hostile_filter_matches_nothing(self, saver, key):
+    def test_B124_a_hostile_filter_matches_nothing(self, saver: Saver, key: Any) -> None:
         saver.save(record("c1", None, "ann", metadata={"secret": "d"}))
         saver.save(record("c1", None, "bob", metadata={"secret": "d"}))
 
         assert ids(saver.walk(None, None, filter={key: "d"})) == []
         assert ids(saver.walk("ann", filter={"secret": "d' OR '1'='1"})) == []
 
-    def test_walk_can_go_over_all_threads_and_namespaces(self, saver):
+    def test_walk_can_go_over_all_threads_and_namespaces(self, saver: Saver) -> None:
         saver.save(record("c1", None, "a"))
         saver.save(record("d1", None, "a", ns="tools:1"))
         saver.save(record("c2", None, "b"))
@@ -192,7 +195,7 @@ class ThreadsContract:
         assert ids(saver.walk("a", None)) == ["d1", "c1"]
         assert ids(saver.walk("a", "tools:1")) == ["d1"]
 
-    def test_B132_a_paused_walk_blocks_nobody(self, saver):
+    def test_B132_a_paused_walk_blocks_nobody(self, saver: Saver) -> None:
         """Its reader may save and delete meanwhile, from any thread."""
         for number in range(1, 4):
             saver.save(record(f"c{number}"))
@@ -209,7 +212,7 @@ class ThreadsContract:
 
     # --- whole threads ----------------------------------------------------------
 
-    def test_deleting_a_thread_leaves_nothing(self, saver):
+    def test_deleting_a_thread_leaves_nothing(self, saver: Saver) -> None:
         saver.save(record("c1", values={"messages": add_messages([], ["hi"])}))
         saver.save(record("d1", ns="tools:1", values={"n": 1}))
         saver.save_writes("t", "", "c1", "task", [("n", 1)])
@@ -221,7 +224,7 @@ class ThreadsContract:
         assert ids(saver.walk(None, None)) == []
         assert saver.size_report() == {"bytes": 0, "threads": 0, "checkpoints": 0}
 
-    def test_a_copy_of_a_thread_goes_its_own_way(self, saver):
+    def test_a_copy_of_a_thread_goes_its_own_way(self, saver: Saver) -> None:
         history = add_messages([], [HumanMessage("hi", id="1")])
         saver.save(record("c1", values={"messages": history}))
         saver.save_writes("t", "", "c1", "task", [("n", 1)])
@@ -240,7 +243,7 @@ class ThreadsContract:
         assert saver.load("u", "", "c1").writes == [("task", "n", 1), ("other", "n", 2)]
         assert saver.load("u", "tools:1").id == "d1"
 
-    def test_copying_from_nowhere_or_onto_something_is_refused(self, saver):
+    def test_copying_from_nowhere_or_onto_something_is_refused(self, saver: Saver) -> None:
         saver.save(record("c1"))
         saver.save(record("c1", None, "u"))
 
@@ -249,7 +252,7 @@ class ThreadsContract:
         with pytest.raises(UsageError, match="'u' exists"):
             saver.copy_thread("t", "u")
 
-    def test_prune_keeps_the_latest(self, saver):
+    def test_prune_keeps_the_latest(self, saver: Saver) -> None:
         for thread in ("t", "u"):
             for number in range(1, 5):
                 parent = f"c{number - 1}" if number > 1 else None
@@ -264,7 +267,7 @@ class ThreadsContract:
         assert saver.load("u").parent_id == "c3"
         assert saver.prune(["u"], keep=2) == 0
 
-    def test_prune_keeps_the_head_even_if_others_are_newer(self, saver):
+    def test_prune_keeps_the_head_even_if_others_are_newer(self, saver: Saver) -> None:
         saver.save(record("c1"))
         saver.save(record("c2", "c1"))
         saver.save(record("c1"))
@@ -272,7 +275,7 @@ class ThreadsContract:
         assert saver.prune(["t"]) == 0
         assert saver.load("t").id == "c1"
 
-    def test_prune_by_age(self, saver):
+    def test_prune_by_age(self, saver: Saver) -> None:
         for number in range(1, 6):
             saver.save(record(f"c{number}", f"c{number - 1}" if number > 1 else None))
         saver.save(record("x", "c5", created_at="once"))
@@ -281,7 +284,7 @@ class ThreadsContract:
         assert saver.prune(["t"], older_than=MOMENT + timedelta(seconds=3)) == 2
         assert ids(saver.walk("t")) == ["c7", "x", "c5", "c4", "c3"]
 
-    def test_prune_can_delete_threads_by_age(self, saver):
+    def test_prune_can_delete_threads_by_age(self, saver: Saver) -> None:
         saver.save(record("c1"))
         saver.save(record("c5", "c1"))
         saver.save(record("c1", None, "u"))
@@ -291,14 +294,14 @@ class ThreadsContract:
         assert saver.prune(["t"], strategy="delete") == 1
         assert saver.load("t") is None
 
-    def test_prune_by_age_may_take_the_head_of_a_fork(self, saver):
+    def test_prune_by_age_may_take_the_head_of_a_fork(self, saver: Saver) -> None:
         saver.save(record("c5"))
         saver.save(record("c1"))
 
         assert saver.prune(["t"], strategy="delete", older_than=MOMENT + timedelta(seconds=3)) == 1
         assert saver.load("t").id == "c5"
 
-    def test_B129_prune_is_safe_while_a_run_is_paused(self, saver):
+    def test_B129_prune_is_safe_while_a_run_is_paused(self, saver: Saver) -> None:
         """What finished tasks wrote, and what nested graphs wait for, stays as long as the thread waits."""
         saver.save(record("c1"))
         saver.save(record("c2", "c1", pending=(Pending("7", "tools"), Pending("8", "tools"))))
@@ -316,7 +319,7 @@ class ThreadsContract:
         assert saver.load("t", "tools:8") is None
         assert saver.load("t", "memory").id == "e1"
 
-    def test_a_run_goes_on_after_a_prune(self, saver):
+    def test_a_run_goes_on_after_a_prune(self, saver: Saver) -> None:
         """Its parent may be gone: the record has all that is needed."""
         saver.save(record("c1", values={"a": 1}))
         claim = saver.claim("t", saver.load("t"), "r")
@@ -335,14 +338,14 @@ class ThreadsContract:
             (["t"], {"older_than": datetime(2026, 1, 1)}, "time zone"),  # noqa: DTZ001
         ],
     )
-    def test_prune_refuses_what_it_cannot_mean(self, saver, threads, options, words):
+    def test_prune_refuses_what_it_cannot_mean(self, saver: Saver, threads: Any, options: Any, words: Any) -> None:
         saver.save(record("c1"))
 
         with pytest.raises(UsageError, match=words):
             saver.prune(threads, **options)
         assert saver.load("t").id == "c1"
 
-    def test_size_report_of_one_thread(self, saver):
+    def test_size_report_of_one_thread(self, saver: Saver) -> None:
         saver.save(record("c1", values={"a": [1, 2]}))
         saver.save(record("c1", None, "u", values={"a": [1, 2] * 100}))
 

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
 from loopwright.checkpoint.base import NO_ARG, Pending
+from loopwright.checkpoint.conformance.records import Saver, ids, record, said
+from loopwright.checkpoint.record import Send
 from loopwright.errors import UnstorableError, UsageError
-from loopwright.graph.types import Send
 from loopwright.messages import AIMessage, HumanMessage, ToolMessage
 from loopwright.messages.history import History, add_messages
-from tests.checkpoint.records import ids, record, said
+
+__all__ = ["ValuesConformance"]
 
 
-class ValuesContract:
+class ValuesConformance:
     """Stored once, given back as it was, apart from the caller, or refused."""
 
     # --- loading and saving -----------------------------------------------------
 
-    def test_what_was_saved_is_loaded(self, saver):
+    def test_what_was_saved_is_loaded(self, saver: Saver) -> None:
         pending = (Pending("7", "tools", ("push", 0), {"city": "Oslo"}), Pending("8", "model"))
         saver.save(
             record(
@@ -44,21 +47,21 @@ class ValuesContract:
         assert found.pending[1].arg is NO_ARG
         assert found.writes == [("7", "n", 2), ("7", "__goto__", [Send("x", {"y": 1})])]
 
-    def test_what_does_not_exist_is_none(self, saver):
+    def test_what_does_not_exist_is_none(self, saver: Saver) -> None:
         saver.save(record("c1"))
 
         assert saver.load("other") is None
         assert saver.load("t", "ns") is None
         assert saver.load("t", "", "c9") is None
 
-    def test_the_head_is_what_was_saved_last_and_older_ones_stay(self, saver):
+    def test_the_head_is_what_was_saved_last_and_older_ones_stay(self, saver: Saver) -> None:
         saver.save(record("c1", values={"n": 1}))
         saver.save(record("c2", "c1", values={"n": 2}))
 
         assert saver.load("t").id == "c2"
         assert saver.load("t", "", "c1").values == {"n": 1}
 
-    def test_a_fork_moves_the_head(self, saver):
+    def test_a_fork_moves_the_head(self, saver: Saver) -> None:
         saver.save(record("c1", values={"n": 1}))
         saver.save(record("c2", "c1", values={"n": 2}))
         saver.save(record("c3", "c1", source="fork", values={"n": 3}))
@@ -67,19 +70,19 @@ class ValuesContract:
         assert (head.id, head.parent_id, head.values) == ("c3", "c1", {"n": 3})
         assert saver.load("t", "", "c2").values == {"n": 2}
 
-    def test_only_changed_channels_are_taken_from_the_record(self, saver):
+    def test_only_changed_channels_are_taken_from_the_record(self, saver: Saver) -> None:
         """What did not change is the parent's, also if the record shows something else."""
         saver.save(record("c1", values={"a": 1, "b": 1, "gone": 1}))
         saver.save(record("c2", "c1", values={"a": 2, "b": 2}), {"a", "gone"})
 
         assert saver.load("t").values == {"a": 2, "b": 1}
 
-    def test_all_channels_are_stored_when_the_parent_is_not(self, saver):
+    def test_all_channels_are_stored_when_the_parent_is_not(self, saver: Saver) -> None:
         saver.save(record("c2", "c1", values={"a": 2, "b": 2}), {"a"})
 
         assert saver.load("t").values == {"a": 2, "b": 2}
 
-    def test_saving_an_id_again_replaces_it_and_keeps_its_writes(self, saver):
+    def test_saving_an_id_again_replaces_it_and_keeps_its_writes(self, saver: Saver) -> None:
         saver.save(record("c1", values={"a": 1}))
         saver.save_writes("t", "", "c1", "task", [("a", 5)])
         saver.save(record("c2", "c1", values={"a": 2}))
@@ -89,14 +92,14 @@ class ValuesContract:
         assert saver.load("t").writes == [("task", "a", 5)]
         assert ids(saver.walk("t")) == ["c2", "c1"]
 
-    def test_namespaces_have_heads_of_their_own(self, saver):
+    def test_namespaces_have_heads_of_their_own(self, saver: Saver) -> None:
         saver.save(record("c1", values={"n": "outer"}))
         saver.save(record("d1", ns="tools:7", values={"n": "inner"}))
 
         assert saver.load("t").values == {"n": "outer"}
         assert saver.load("t", "tools:7").values == {"n": "inner"}
 
-    def test_versions_grow_where_a_channel_changes(self, saver):
+    def test_versions_grow_where_a_channel_changes(self, saver: Saver) -> None:
         saver.save(record("c1", values={"a": 1, "b": 1}))
         saver.save(record("c2", "c1", values={"a": 2, "b": 1}), {"a"})
 
@@ -106,7 +109,7 @@ class ValuesContract:
 
     # --- histories --------------------------------------------------------------
 
-    def test_a_history_is_a_history_again(self, saver):
+    def test_a_history_is_a_history_again(self, saver: Saver) -> None:
         history = add_messages([], [HumanMessage("hi", id="1")])
         saver.save(record("c1", values={"messages": history}))
         longer = add_messages(history, [AIMessage("yes", id="2")])
@@ -117,7 +120,7 @@ class ValuesContract:
         assert found == longer
         assert said(saver.load("t", "", "c1").values["messages"]) == ["hi"]
 
-    def test_two_branches_of_a_history_do_not_mix(self, saver):
+    def test_two_branches_of_a_history_do_not_mix(self, saver: Saver) -> None:
         """Both grow from the same version, and both stay readable whatever grows later."""
         root = add_messages([], [HumanMessage("root", id="0")])
         saver.save(record("c1", values={"messages": root}))
@@ -131,7 +134,7 @@ class ValuesContract:
         assert said(saver.load("t", "", "right2").values["messages"]) == ["root", "right", "more"]
         assert said(saver.load("t", "", "left").values["messages"]) == ["root", "left"]
 
-    def test_plain_lists_that_grow_and_branch(self, saver):
+    def test_plain_lists_that_grow_and_branch(self, saver: Saver) -> None:
         saver.save(record("c1", values={"log": ["a"]}))
         saver.save(record("c2", "c1", values={"log": ["a", "b"]}), {"log"})
         saver.save(record("c3", "c1", values={"log": ["a", "c"]}), {"log"})
@@ -151,7 +154,7 @@ class ValuesContract:
         assert type(logs["c2"]) is list
 
     @pytest.mark.parametrize("words", [10, 200])
-    def test_B127_a_store_grows_with_what_was_said(self, saver, words):
+    def test_B127_a_store_grows_with_what_was_said(self, saver: Saver, words: Any) -> None:
         """Twice the turns take about twice the bytes, not four times."""
         sizes = {}
         parent, history = None, History()
@@ -168,7 +171,7 @@ class ValuesContract:
         assert sizes[100] / sizes[50] < 2.5
         assert sizes[200] / sizes[100] < 2.5
 
-    def test_a_message_is_counted_once(self, saver):
+    def test_a_message_is_counted_once(self, saver: Saver) -> None:
         history = add_messages([], [HumanMessage("x" * 1000)])
         saver.save(record("c1", values={"messages": history}))
         for number in range(2, 12):
@@ -181,8 +184,12 @@ class ValuesContract:
 
     # --- isolation --------------------------------------------------------------
 
-    def test_what_the_caller_does_to_its_objects_reaches_no_checkpoint(self, saver):
-        values = {"cart": [{"name": "tea"}], "tags": {"a"}, "messages": History([HumanMessage("hi", id="1")])}
+    def test_what_the_caller_does_to_its_objects_reaches_no_checkpoint(self, saver: Saver) -> None:
+        values: dict[str, Any] = {
+            "cart": [{"name": "tea"}],
+            "tags": {"a"},
+            "messages": History([HumanMessage("hi", id="1")]),
+        }
         writes = [("cart", [{"name": "milk"}])]
         saver.save(record("c1", values=values, metadata={"tags": ["x"]}, pending=(Pending("1", "n", (), [1]),)))
         saver.save_writes("t", "", "c1", "task", writes)
@@ -207,7 +214,7 @@ class ValuesContract:
         assert found.pending[0].arg == [1]
         assert found.writes == [("task", "cart", [{"name": "milk"}])]
 
-    def test_threads_do_not_see_each_other(self, saver):
+    def test_threads_do_not_see_each_other(self, saver: Saver) -> None:
         for thread in ("a", "b", "ä/☃", "a|b", "%", "'; drop table"):
             saver.save(record("c1", None, thread, values={"who": thread}))
 
@@ -217,7 +224,7 @@ class ValuesContract:
 
     # --- writes -----------------------------------------------------------------
 
-    def test_the_writes_of_a_task_replace_what_it_wrote_before(self, saver):
+    def test_the_writes_of_a_task_replace_what_it_wrote_before(self, saver: Saver) -> None:
         saver.save(record("c1"))
         saver.save_writes("t", "", "c1", "one", [("__error__", "boom")])
         saver.save_writes("t", "", "c1", "two", [("n", 2)])
@@ -226,13 +233,13 @@ class ValuesContract:
 
         assert sorted(saver.load("t").writes) == [("one", "n", 1), ("one", "n", 3), ("two", "n", 2)]
 
-    def test_a_task_that_wrote_nothing_is_known_to_have_finished_by_the_engines_own_word(self, saver):
+    def test_a_task_that_wrote_nothing_is_known_to_have_finished_by_the_engines_own_word(self, saver: Saver) -> None:
         saver.save(record("c1"))
         saver.save_writes("t", "", "c1", "one", [("__return__", None)])
 
         assert saver.load("t").writes == [("one", "__return__", None)]
 
-    def test_writes_of_a_checkpoint_that_is_not_there_are_refused(self, saver):
+    def test_writes_of_a_checkpoint_that_is_not_there_are_refused(self, saver: Saver) -> None:
         saver.save(record("c1"))
 
         with pytest.raises(UsageError, match="no checkpoint 'c2'"):
@@ -262,7 +269,9 @@ class ValuesContract:
             ),
         ],
     )
-    def test_what_cannot_be_stored_is_refused_with_its_path_and_leaves_nothing(self, saver, fields, path):
+    def test_what_cannot_be_stored_is_refused_with_its_path_and_leaves_nothing(
+        self, saver: Saver, fields: Any, path: Any
+    ) -> None:
         saver.save(record("c1", values={"n": [1], "messages": History()}))
 
         with pytest.raises(UnstorableError, match=f"{path} cannot be stored: it is "):
@@ -271,7 +280,7 @@ class ValuesContract:
         saver.save(record("c3", "c1", values={"n": [1, 2], "messages": History([HumanMessage("ok")])}))
         assert saver.load("t").values["n"] == [1, 2]
 
-    def test_writes_that_cannot_be_stored_are_refused(self, saver):
+    def test_writes_that_cannot_be_stored_are_refused(self, saver: Saver) -> None:
         saver.save(record("c1"))
 
         with pytest.raises(UnstorableError, match=r'state\["n"\] cannot be stored: it is a function'):

