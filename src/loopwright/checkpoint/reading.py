@@ -1,0 +1,256 @@
+"""From rows back to a `Record`. Reads cells with all that they are differences from, and items by their ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, NamedTuple, cast
+
+from loopwright.checkpoint.codec import Codec
+from loopwright.checkpoint.drafts import MESSAGE, VALUE, entries_from
+from loopwright.checkpoint.known import Known, Lines, Mark
+from loopwright.checkpoint.layout import (
+    HISTORY,
+    NUMBER_BITS,
+    Body,
+    Cell,
+    Content,
+    Ranges,
+    body_from,
+    encoded_in,
+    ranges_in,
+    resolve,
+)
+from loopwright.checkpoint.record import NO_ARG, Pending, Record, Write
+from loopwright.checkpoint.sql import Sql, Work
+from loopwright.errors import SaverError
+from loopwright.messages.base import BaseMessage
+from loopwright.messages.history import Buffer, History
+
+__all__ = ["FOUND", "Found", "Reader", "marks"]
+
+FOUND: Final = (
+    "SELECT c.number, c.id, c.parent, c.step, c.source, c.created_at, c.body, s.ns, t.thread_id, t.number, t.swept, "
+    "t.fence FROM loopwright_threads t JOIN loopwright_spaces s ON s.thread = t.number "
+    "JOIN loopwright_checkpoints c ON c.space = s.number"
+)
+
+_NEAR: Final = 16
+"""Ranges that are no further apart than this are read as one."""
+
+
+class Found(NamedTuple):
+    """A row of `FOUND`: a checkpoint, and whose it is."""
+
+    number: int
+    id: str
+    parent: str | None
+    step: int
+    source: str
+    created_at: str
+    body: bytes
+    ns: str
+    thread_id: str
+    thread: int
+    swept: int
+    fence: int
+
+
+class Reader:
+    """Reads checkpoints."""
+
+    def __init__(self, codec: Codec, known: Known) -> None:
+        self._codec: Final = codec
+        self._known: Final = known
+
+    def describe(self, step: int, source: str, body: bytes) -> dict[str, Any]:
+        """What `Record.describe` says, of a checkpoint that need not be read for it."""
+        metadata = self._codec.decode(body_from(body).metadata, "metadata")
+        return {"source": source, "step": step, "parents": {}, **metadata}
+
+    def plain(self, data: bytes | None) -> dict[str, Any]:
+        """A part of a body."""
+        return {} if data is None else self._codec.decode(data, "checkpoint")
+
+    def record(self, found: Found, *, learn: bool) -> Work[Record]:
+        """The checkpoint. With `learn`, what was read of lists of messages is remembered."""
+        mark = Mark(found.thread, found.swept)
+        body = body_from(found.body)
+        contents = yield from self.contents(mark, body.cells.values())
+        tasks = yield Sql("SELECT task, blob FROM loopwright_writes WHERE checkpoint = ? ORDER BY number", (found.number,))
+        entries = [(task, *entry) for task, blob in tasks for entry in entries_from(blob)]
+        lists = {
+            name: ranges
+            for name, number in body.cells.items()
+            if (ranges := ranges_in(contents[number].data)) is not None
+        }
+        shown = {name: self._known_part(mark, (found.thread_id, found.ns, name), lists[name]) for name in lists}
+        written = [number for _, _, kind, payload in entries for number in _numbers(kind, payload)]
+        missing = [run for name, ranges in lists.items() for run in ranges.from_(shown[name][1]).runs()]
+        blobs = yield from self.items(mark, [*missing, *((number, 1) for number in written)])
+        messages = _Messages(self._codec, blobs)
+
+        values: dict[str, Any] = {}
+        for name, number in body.cells.items():
+            if name in lists:
+                key = (found.thread_id, found.ns, name)
+                is_history = contents[number].data[:1] == HISTORY
+                lines = self._lines(mark, lists[name], shown[name], messages, is_history=is_history)
+                if learn:
+                    self._known.lines.put(key, lines, lines.size)
+                values[name] = _version(lines, lists[name].length)
+            else:
+                values[name] = self._codec.decode(encoded_in(contents[number].data), f'state["{name}"]')
+        if learn:
+            self._known.written.put((mark, found.ns), {blobs[n]: n for n in written}, sum(len(blobs[n]) for n in written))
+        return self._record(found, body, values, [self._write(*entry, messages) for entry in entries])
+
+    def _record(self, found: Found, body: Body, values: dict[str, Any], writes: list[Write]) -> Record:
+        decode = self._codec.decode
+        versions: dict[str, Any] = dict(body.cells)
+        if body.versions is not None:
+            versions.update(decode(body.versions, "versions"))
+        return Record(
+            id=found.id,
+            thread_id=found.thread_id,
+            ns=found.ns,
+            parent_id=found.parent,
+            step=found.step,
+            source=found.source,
+            created_at=found.created_at,
+            metadata=decode(body.metadata, "metadata"),
+            values=values,
+            pending=tuple(
+                Pending(
+                    due.id,
+                    due.name,
+                    () if due.path is None else decode(due.path, "path"),
+                    NO_ARG if due.arg is None else decode(due.arg, f'the argument of Send("{due.name}", ...)'),
+                )
+                for due in body.pending
+            ),
+            writes=writes,
+            versions=versions,
+            versions_seen={} if body.versions_seen is None else decode(body.versions_seen, "versions_seen"),
+            account=None if body.account is None else decode(body.account, "account"),
+            fence=found.fence,
+        )
+
+    def _write(self, task: str, channel: str, kind: str, payload: Any, messages: _Messages) -> Write:
+        if kind == VALUE:
+            return task, channel, self._codec.decode(payload, channel)
+        if kind == MESSAGE:
+            return task, channel, messages[payload]
+        items = [messages[number] for number in Ranges(payload)]
+        return task, channel, History(items) if kind == HISTORY.decode() else items
+
+    # --- lists of messages ------------------------------------------------------
+
+    def _known_part(self, mark: Mark, key: tuple[str, str, str], ranges: Ranges) -> tuple[Lines | None, int]:
+        """What is remembered of a list, and how many messages of that are the first of these."""
+        lines = self._known.lines.get(key)
+        if lines is None or lines.mark != mark:
+            return None, 0
+        return lines, lines.ranges.common(ranges)
+
+    def _lines(
+        self, mark: Mark, ranges: Ranges, known: tuple[Lines | None, int], messages: _Messages, *, is_history: bool
+    ) -> Lines:
+        """The list: the remembered one if it is that or the beginning of it, else a new one."""
+        lines, same = known
+        if lines is not None and same == ranges.length and (lines.buffer is not None) == is_history:
+            return lines
+        items = [*lines.items[:same]] if lines is not None else []
+        items += [messages[number] for number in ranges.from_(same)]
+        size = sum(messages.size(number) for number in ranges.from_(same))
+        size += lines.size * same // max(lines.ranges.length, 1) if lines is not None else 0
+        return Lines(mark, items, Buffer(items) if is_history else None, ranges, size)
+
+    def items(self, mark: Mark, runs: Iterable[tuple[int, int]]) -> Work[dict[int, bytes]]:
+        """The bytes of items, by number."""
+        spans: list[list[int]] = []
+        for start, count in sorted(runs):
+            if spans and start <= spans[-1][1] + _NEAR:
+                spans[-1][1] = max(spans[-1][1], start + count)
+            else:
+                spans.append([start, start + count])
+        origin = mark.thread << NUMBER_BITS
+        found: dict[int, bytes] = {}
+        for start, end in spans:
+            rows = yield Sql(
+                "SELECT place, blob FROM loopwright_items WHERE place >= ? AND place < ?", (origin + start, origin + end)
+            )
+            found.update((place - origin, blob) for place, blob in rows)
+        return found
+
+    # --- cells ------------------------------------------------------------------
+
+    def contents(self, mark: Mark, numbers: Collection[int]) -> Work[dict[int, Content]]:
+        """What cells say, by number."""
+        known: dict[int, Content] = {}
+        missing: list[int] = []
+        for number in numbers:
+            content = self._known.contents.get((mark, number))
+            if content is None:
+                missing.append(number)
+            else:
+                known[number] = content
+        if missing:
+            rows = yield _chain(mark, missing)
+            origin = mark.thread << NUMBER_BITS
+            read = resolve(((row[0] - origin, Cell(*row[1:])) for row in rows), {})
+            for number in missing:
+                content = read.get(number)
+                if content is None:
+                    raise SaverError(f"a cell ({mark.thread}, {number}) of a checkpoint is not there: the store is damaged.")
+                known[number] = content
+                self._known.contents.put((mark, number), content, len(content.data))
+        return known
+
+
+def marks(count: int) -> str:
+    return ", ".join("?" * count)
+
+
+def _chain(mark: Mark, numbers: Collection[int]) -> Sql:
+    """Cells, and those that they are differences from, oldest first."""
+    origin = mark.thread << NUMBER_BITS
+    return Sql(
+        "WITH RECURSIVE chain (place, base) AS ("
+        f"SELECT place, base FROM loopwright_cells WHERE place IN ({marks(len(numbers))}) UNION "
+        "SELECT c.place, c.base FROM chain JOIN loopwright_cells c ON c.place = ? + chain.base) "
+        "SELECT c.place, c.base, c.prefix, c.suffix, c.blob FROM chain JOIN loopwright_cells c ON c.place = chain.place "
+        "ORDER BY c.place",
+        (*(origin + number for number in numbers), origin),
+    )
+
+
+class _Messages:
+    """Messages by number, each decoded once."""
+
+    def __init__(self, codec: Codec, blobs: Mapping[int, bytes]) -> None:
+        self._codec: Final = codec
+        self._blobs: Final = blobs
+        self._read: Final[dict[int, BaseMessage]] = {}
+
+    def __getitem__(self, number: int) -> BaseMessage:
+        message = self._read.get(number)
+        if message is None:
+            blob = self._blobs.get(number)
+            if blob is None:
+                raise SaverError(f"message {number} of a checkpoint is not there: the store is damaged.")
+            message = self._read[number] = self._codec.decode_message(blob)
+        return message
+
+    def size(self, number: int) -> int:
+        return len(self._blobs[number])
+
+
+def _numbers(kind: str, payload: Any) -> Iterable[int]:
+    if kind == VALUE:
+        return ()
+    return (cast(int, payload),) if kind == MESSAGE else Ranges(payload)
+
+
+def _version(lines: Lines, length: int) -> list[BaseMessage]:
+    """The value of a channel that shows the first `length` of these."""
+    return lines.items[:length] if lines.buffer is None else History.of(lines.buffer, length)
