@@ -18,7 +18,19 @@ from loopwright.checkpoint.record import NO_ARG, Pending
 from loopwright.messages.base import BaseMessage
 from loopwright.messages.history import Buffer, History
 
-__all__ = ["MESSAGE", "VALUE", "Draft", "Drafts", "Key", "Messages", "Written", "entries_from", "entries_of"]
+__all__ = [
+    "MESSAGE",
+    "VALUE",
+    "Draft",
+    "Drafts",
+    "Key",
+    "Messages",
+    "Written",
+    "argument_path",
+    "entries_from",
+    "entries_of",
+    "written_path",
+]
 
 Key: TypeAlias = tuple[str, str, str]
 """Thread id, namespace, channel."""
@@ -114,7 +126,7 @@ class Drafts:
 
     def written(self, channel: str, value: Any) -> Written:
         """One entry of what a task has written."""
-        path = channel.strip("_") if channel.startswith("__") else f'state["{channel}"]'
+        path = written_path(channel)
         if isinstance(value, BaseMessage):
             return channel, MESSAGE, self._codec.encode_message(value, path)
         if _are_messages(value):
@@ -131,7 +143,7 @@ class Drafts:
                 task.id,
                 task.name,
                 encode(task.path, "path") if task.path else None,
-                None if task.arg is NO_ARG else encode(task.arg, f'the argument of Send("{task.name}", ...)'),
+                None if task.arg is NO_ARG else encode(task.arg, argument_path(task.name)),
             )
             for task in pending
         ]
@@ -139,6 +151,16 @@ class Drafts:
     def plain(self, value: Any, path: str) -> bytes:
         """What is stored beside the values."""
         return self._codec.encode(value, path)
+
+
+def written_path(channel: str) -> str:
+    """Where an entry that a task has written is, in errors."""
+    return channel.strip("_") if channel.startswith("__") else f'state["{channel}"]'
+
+
+def argument_path(name: str) -> str:
+    """Where the argument of a pending task is, in errors."""
+    return f'the argument of Send("{name}", ...)'
 
 
 def _are_messages(value: Any) -> bool:

@@ -149,9 +149,7 @@ class Keeping:
 
     def _sweep(self, thread: Thread) -> Work[None]:
         """Remove the cells and items that no checkpoint shows any more."""
-        bodies = yield Sql(
-            f"SELECT body FROM loopwright_checkpoints WHERE space IN ({_SPACES_OF})", (thread.number,)
-        )
+        bodies = yield Sql(f"SELECT body FROM loopwright_checkpoints WHERE space IN ({_SPACES_OF})", (thread.number,))
         shown = {number for (body,) in bodies for number in body_from(body).cells.values()}
         items: set[int] = set()
         for part in _parts(sorted(shown)):
@@ -231,9 +229,7 @@ def _erase(thread: Thread) -> Work[None]:
     yield Sql("DELETE FROM loopwright_threads WHERE number = ?", (thread.number,))
 
 
-def _prune_space(
-    space: int, head: int, keep: int, older_than: datetime | None
-) -> Work[tuple[int, int]]:
+def _prune_space(space: int, head: int, keep: int, older_than: datetime | None) -> Work[tuple[int, int]]:
     """Drop all but the newest checkpoints of a namespace; returns how many went and how many are left."""
     rows = yield Sql(
         "SELECT number, space, id, parent, created_at FROM loopwright_checkpoints WHERE space = ? ORDER BY number",

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple, cast
 
 from loopwright.checkpoint.codec import Codec
-from loopwright.checkpoint.drafts import MESSAGE, VALUE, entries_from
+from loopwright.checkpoint.drafts import MESSAGE, VALUE, argument_path, entries_from, written_path
+from loopwright.checkpoint.kinds import Unreadable
 from loopwright.checkpoint.known import Known, Lines, Mark
 from loopwright.checkpoint.layout import (
     HISTORY,
@@ -76,7 +77,9 @@ class Reader:
         mark = Mark(found.thread, found.swept)
         body = body_from(found.body)
         contents = yield from self.contents(mark, body.cells.values())
-        tasks = yield Sql("SELECT task, blob FROM loopwright_writes WHERE checkpoint = ? ORDER BY number", (found.number,))
+        tasks = yield Sql(
+            "SELECT task, blob FROM loopwright_writes WHERE checkpoint = ? ORDER BY number", (found.number,)
+        )
         entries = [(task, *entry) for task, blob in tasks for entry in entries_from(blob)]
         lists = {
             name: ranges
@@ -87,7 +90,8 @@ class Reader:
         written = [number for _, _, kind, payload in entries for number in _numbers(kind, payload)]
         missing = [run for name, ranges in lists.items() for run in ranges.from_(shown[name][1]).runs()]
         blobs = yield from self.items(mark, [*missing, *((number, 1) for number in written)])
-        messages = _Messages(self._codec, blobs)
+        lost: list[Unreadable] = []
+        messages = _Messages(self._codec, blobs, lost)
 
         values: dict[str, Any] = {}
         for name, number in body.cells.items():
@@ -95,16 +99,22 @@ class Reader:
                 key = (found.thread_id, found.ns, name)
                 is_history = contents[number].data[:1] == HISTORY
                 lines = self._lines(mark, lists[name], shown[name], messages, is_history=is_history)
-                if learn:
+                if learn and not lost:  # what could not be read is to be told of again
                     self._known.lines.put(key, lines, lines.size)
                 values[name] = _version(lines, lists[name].length)
             else:
-                values[name] = self._codec.decode(encoded_in(contents[number].data), f'state["{name}"]')
+                path = f'state["{name}"]'
+                values[name] = self._codec.decode(encoded_in(contents[number].data), path, lost)
         if learn:
-            self._known.written.put((mark, found.ns), {blobs[n]: n for n in written}, sum(len(blobs[n]) for n in written))
-        return self._record(found, body, values, [self._write(*entry, messages) for entry in entries])
+            self._known.written.put(
+                (mark, found.ns), {blobs[n]: n for n in written}, sum(len(blobs[n]) for n in written)
+            )
+        writes = [self._write(*entry, messages, lost) for entry in entries]
+        return self._record(found, body, values, writes, lost)
 
-    def _record(self, found: Found, body: Body, values: dict[str, Any], writes: list[Write]) -> Record:
+    def _record(
+        self, found: Found, body: Body, values: dict[str, Any], writes: list[Write], lost: list[Unreadable]
+    ) -> Record:
         decode = self._codec.decode
         versions: dict[str, Any] = dict(body.cells)
         if body.versions is not None:
@@ -123,8 +133,8 @@ class Reader:
                 Pending(
                     due.id,
                     due.name,
-                    () if due.path is None else decode(due.path, "path"),
-                    NO_ARG if due.arg is None else decode(due.arg, f'the argument of Send("{due.name}", ...)'),
+                    () if due.path is None else decode(due.path, "path", lost),
+                    NO_ARG if due.arg is None else decode(due.arg, argument_path(due.name), lost),
                 )
                 for due in body.pending
             ),
@@ -132,12 +142,15 @@ class Reader:
             versions=versions,
             versions_seen={} if body.versions_seen is None else decode(body.versions_seen, "versions_seen"),
             account=None if body.account is None else decode(body.account, "account"),
+            unreadable=lost,
             fence=found.fence,
         )
 
-    def _write(self, task: str, channel: str, kind: str, payload: Any, messages: _Messages) -> Write:
+    def _write(
+        self, task: str, channel: str, kind: str, payload: Any, messages: _Messages, lost: list[Unreadable]
+    ) -> Write:
         if kind == VALUE:
-            return task, channel, self._codec.decode(payload, channel)
+            return task, channel, self._codec.decode(payload, written_path(channel), lost)
         if kind == MESSAGE:
             return task, channel, messages[payload]
         items = [messages[number] for number in Ranges(payload)]
@@ -177,7 +190,8 @@ class Reader:
         found: dict[int, bytes] = {}
         for start, end in spans:
             rows = yield Sql(
-                "SELECT place, blob FROM loopwright_items WHERE place >= ? AND place < ?", (origin + start, origin + end)
+                "SELECT place, blob FROM loopwright_items WHERE place >= ? AND place < ?",
+                (origin + start, origin + end),
             )
             found.update((place - origin, blob) for place, blob in rows)
         return found
@@ -201,7 +215,9 @@ class Reader:
             for number in missing:
                 content = read.get(number)
                 if content is None:
-                    raise SaverError(f"a cell ({mark.thread}, {number}) of a checkpoint is not there: the store is damaged.")
+                    raise SaverError(
+                        f"a cell ({mark.thread}, {number}) of a checkpoint is not there: the store is damaged."
+                    )
                 known[number] = content
                 self._known.contents.put((mark, number), content, len(content.data))
         return known
@@ -227,8 +243,9 @@ def _chain(mark: Mark, numbers: Collection[int]) -> Sql:
 class _Messages:
     """Messages by number, each decoded once."""
 
-    def __init__(self, codec: Codec, blobs: Mapping[int, bytes]) -> None:
+    def __init__(self, codec: Codec, blobs: Mapping[int, bytes], lost: list[Unreadable]) -> None:
         self._codec: Final = codec
+        self._lost: Final = lost
         self._blobs: Final = blobs
         self._read: Final[dict[int, BaseMessage]] = {}
 
@@ -238,7 +255,7 @@ class _Messages:
             blob = self._blobs.get(number)
             if blob is None:
                 raise SaverError(f"message {number} of a checkpoint is not there: the store is damaged.")
-            message = self._read[number] = self._codec.decode_message(blob)
+            message = self._read[number] = self._codec.decode_message(blob, "message", self._lost)
         return message
 
     def size(self, number: int) -> int:

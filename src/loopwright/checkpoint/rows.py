@@ -37,9 +37,7 @@ PAGE: Final = 200
 
 _FENCE_BITS: Final = 32
 
-_THREAD: Final = (
-    "SELECT number, fence, holder, runner, swept, items, cells FROM loopwright_threads WHERE thread_id = ?"
-)
+_THREAD: Final = "SELECT number, fence, holder, runner, swept, items, cells FROM loopwright_threads WHERE thread_id = ?"
 
 
 class Place(NamedTuple):
@@ -222,7 +220,7 @@ class Rows:
             (thread_id,),
         )
         thread = yield from self.find(thread_id)
-        assert thread is not None  # noqa: S101 - it was inserted, or was there
+        assert thread is not None
         return thread
 
     def _open(self, thread_id: str, claim: int | None, *, must_exist: bool = False) -> Work[Thread | None]:
@@ -270,7 +268,7 @@ class Rows:
     def _save(self, letter: _Letter) -> Work[None]:
         record = letter.record
         thread = yield from self._open(record.thread_id, letter.claim)
-        assert thread is not None  # noqa: S101 - it is made where there is none
+        assert thread is not None
         space = yield from _space(thread, record.ns)
         rows = yield Sql(
             "SELECT id, number, body FROM loopwright_checkpoints WHERE space = ? AND id IN (?, ?)",

@@ -8,7 +8,15 @@ from typing import Any
 
 from loopwright.errors import ThreadConflictError, UsageError
 
-__all__ = ["changed_meanwhile", "check_prune", "is_older", "no_such_checkpoint", "no_source", "taken_over", "target_exists"]
+__all__ = [
+    "changed_meanwhile",
+    "check_prune",
+    "is_older",
+    "no_source",
+    "no_such_checkpoint",
+    "taken_over",
+    "target_exists",
+]
 
 
 def changed_meanwhile(thread_id: str, runner: str) -> ThreadConflictError:

@@ -264,7 +264,7 @@ class File:
             except sqlite3.OperationalError as error:
                 if not is_busy(error) or time.monotonic() > deadline:
                     raise
-                time.sleep(random.uniform(_PAUSE / 8, _PAUSE))  # noqa: S311 - so that two do not meet again and again
+                time.sleep(random.uniform(_PAUSE / 8, _PAUSE))
             else:
                 return
 
