@@ -13,7 +13,7 @@ import msgspec
 
 from loopwright.checkpoint.codec import Codec
 from loopwright.checkpoint.known import Known, Lines
-from loopwright.checkpoint.layout import HISTORY, LIST, Due, Ranges, content_of
+from loopwright.checkpoint.layout import HISTORY, LIST, Due, Ranges, content_of, id_of
 from loopwright.checkpoint.record import NO_ARG, Pending
 from loopwright.messages.base import BaseMessage
 from loopwright.messages.history import Buffer, History
@@ -125,11 +125,11 @@ class Drafts:
         return Messages(kind, items, length, buffer, lines, ranges, rest)
 
     def written(self, channel: str, value: Any) -> Written:
-        """One entry of what a task has written."""
+        """One entry of what a task has written. A message without an id will be another one in the state."""
         path = written_path(channel)
-        if isinstance(value, BaseMessage):
+        if isinstance(value, BaseMessage) and value.id is not None:
             return channel, MESSAGE, self._codec.encode_message(value, path)
-        if _are_messages(value):
+        if _are_messages(value) and all(message.id is not None for message in value):
             kind = HISTORY if type(value) is History else LIST
             encoded = [self._codec.encode_message(item, f"{path}[{index}]") for index, item in enumerate(value)]
             return channel, kind.decode(), encoded
@@ -140,7 +140,7 @@ class Drafts:
         encode = self._codec.encode
         return [
             Due(
-                task.id,
+                id_of(task.id),
                 task.name,
                 encode(task.path, "path") if task.path else None,
                 None if task.arg is NO_ARG else encode(task.arg, argument_path(task.name)),

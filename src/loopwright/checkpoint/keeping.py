@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from loopwright.checkpoint.base import SizeReport, Strategy
 from loopwright.checkpoint.drafts import MESSAGE, VALUE, entries_from
-from loopwright.checkpoint.layout import NUMBER_BITS, Ranges, body_from, ranges_in
+from loopwright.checkpoint.layout import NUMBER_BITS, TASK_BITS, Ranges, body_from, ranges_in, time_from
 from loopwright.checkpoint.reading import marks
 from loopwright.checkpoint.rows import Rows, Thread, has_checkpoints
 from loopwright.checkpoint.sql import COMMIT, Deed, Row, Sql, Work
@@ -20,6 +20,7 @@ __all__ = ["Keeping"]
 _MANY: Final = 500
 """Parameters of one statement."""
 
+_OF_CHECKPOINT: Final = f"w.place >= c.number * {1 << TASK_BITS} AND w.place < (c.number + 1) * {1 << TASK_BITS}"
 _SPACES_OF: Final = "SELECT number FROM loopwright_spaces WHERE thread = ?"
 
 
@@ -27,10 +28,12 @@ class _Kept(NamedTuple):
     """A checkpoint that `prune` looks at."""
 
     number: int
-    space: int
-    id: str
-    parent: str | None
-    created_at: str
+    id: bytes
+    parent: bytes | None
+    body: bytes
+
+    def is_older(self, moment: datetime | None) -> bool:
+        return moment is None or is_older(time_from(body_from(self.body).created_at), moment)
 
 
 class Keeping:
@@ -86,15 +89,16 @@ class Keeping:
             "JOIN loopwright_spaces new ON new.thread = ? AND new.ns = s.ns"
         )
         yield Sql(
-            "INSERT INTO loopwright_checkpoints (space, id, parent, step, source, created_at, body) "
-            f"SELECT new.number, c.id, c.parent, c.step, c.source, c.created_at, c.body {pairs} "
+            "INSERT INTO loopwright_checkpoints (space, id, parent, body) "
+            f"SELECT new.number, c.id, c.parent, c.body {pairs} "
             "WHERE s.thread = ? ORDER BY c.number",
             (target.number, source.number),
         )
         twins = f"{pairs} JOIN loopwright_checkpoints twin ON twin.space = new.number AND twin.id = c.id"
         yield Sql(
-            f"INSERT INTO loopwright_writes (checkpoint, task, blob) SELECT twin.number, w.task, w.blob {twins} "
-            "JOIN loopwright_writes w ON w.checkpoint = c.number WHERE s.thread = ? ORDER BY w.number",
+            "INSERT INTO loopwright_writes (place, task, blob) "
+            f"SELECT (twin.number - c.number) * {1 << TASK_BITS} + w.place, w.task, w.blob {twins} "
+            f"JOIN loopwright_writes w ON {_OF_CHECKPOINT} WHERE s.thread = ?",
             (target.number, source.number),
         )
         heads = yield Sql(
@@ -150,14 +154,18 @@ class Keeping:
     def _sweep(self, thread: Thread) -> Work[None]:
         """Remove the cells and items that no checkpoint shows any more."""
         bodies = yield Sql(f"SELECT body FROM loopwright_checkpoints WHERE space IN ({_SPACES_OF})", (thread.number,))
-        shown = {number for (body,) in bodies for number in body_from(body).cells.values()}
+        cells = {cell for (body,) in bodies for cell in body_from(body).cells.values()}
         items: set[int] = set()
-        for part in _parts(sorted(shown)):
+        for cell in cells:
+            if not isinstance(cell, int):
+                items.update(ranges_in(cell[1]) or ())
+        shown = [cell for cell in cells if isinstance(cell, int)]
+        for part in _parts(shown):
             contents = yield from self._rows.reader.contents(thread.mark, part)
             for content in contents.values():
                 items.update(ranges_in(content.data) or ())
         tasks = yield Sql(
-            "SELECT w.blob FROM loopwright_writes w JOIN loopwright_checkpoints c ON w.checkpoint = c.number "
+            f"SELECT w.blob FROM loopwright_checkpoints c JOIN loopwright_writes w ON {_OF_CHECKPOINT} "
             f"WHERE c.space IN ({_SPACES_OF})",
             (thread.number,),
         )
@@ -194,19 +202,16 @@ class Keeping:
         within = "WHERE place >= ? AND place < ?" if ids else ""
         of_thread = "WHERE s.thread = ?" if ids else ""
         spaces = "loopwright_spaces s JOIN loopwright_checkpoints c ON c.space = s.number"
-        count, threads, total = (
-            yield Sql(
-                "SELECT COUNT(*), COUNT(DISTINCT s.thread), COALESCE(SUM(LENGTH(c.id) + LENGTH(COALESCE(c.parent, '')) + "
-                f"LENGTH(c.source) + LENGTH(c.created_at) + LENGTH(s.ns) + LENGTH(c.body)), 0) FROM {spaces} {of_thread}",
-                ids,
-            )
-        )[0]
-        for text, params in (
-            (f"loopwright_items {within}", places),
-            (f"loopwright_cells {within}", places),
-            (f"{spaces} JOIN loopwright_writes w ON w.checkpoint = c.number {of_thread}", ids),
+        sizes = "LENGTH(c.id) + LENGTH(COALESCE(c.parent, c.id)) + LENGTH(s.ns) + LENGTH(c.body)"
+        rows = yield Sql(
+            f"SELECT COUNT(*), COUNT(DISTINCT s.thread), COALESCE(SUM({sizes}), 0) FROM {spaces} {of_thread}", ids
+        )
+        count, threads, total = rows[0]
+        for blob, text, params in (
+            ("blob", f"loopwright_items {within}", places),
+            ("blob", f"loopwright_cells {within}", places),
+            ("w.blob", f"{spaces} JOIN loopwright_writes w ON {_OF_CHECKPOINT} {of_thread}", ids),
         ):
-            blob = "w.blob" if "writes" in text else "blob"
             rows = yield Sql(f"SELECT COALESCE(SUM(LENGTH({blob})), 0) FROM {text}", params)
             total += rows[0][0]
         return {"bytes": int(total), "threads": threads, "checkpoints": count}
@@ -220,8 +225,8 @@ def _inside(thread: Thread) -> tuple[int, int]:
 def _erase(thread: Thread) -> Work[None]:
     """Remove all rows of a thread."""
     inside = _inside(thread)
-    checkpoints = f"SELECT number FROM loopwright_checkpoints WHERE space IN ({_SPACES_OF})"
-    yield Sql(f"DELETE FROM loopwright_writes WHERE checkpoint IN ({checkpoints})", (thread.number,))
+    rows = yield Sql(f"SELECT number FROM loopwright_checkpoints WHERE space IN ({_SPACES_OF})", (thread.number,))
+    yield from _remove_writes([number for (number,) in rows])
     yield Sql(f"DELETE FROM loopwright_checkpoints WHERE space IN ({_SPACES_OF})", (thread.number,))
     yield Sql("DELETE FROM loopwright_spaces WHERE thread = ?", (thread.number,))
     yield Sql("DELETE FROM loopwright_cells WHERE place >= ? AND place < ?", inside)
@@ -229,18 +234,23 @@ def _erase(thread: Thread) -> Work[None]:
     yield Sql("DELETE FROM loopwright_threads WHERE number = ?", (thread.number,))
 
 
+def _remove_writes(checkpoints: list[int]) -> Work[None]:
+    spans = [(number << TASK_BITS, (number + 1) << TASK_BITS) for number in checkpoints]
+    if spans:
+        yield Sql("DELETE FROM loopwright_writes WHERE place >= ? AND place < ?", spans, many=True)
+
+
 def _prune_space(space: int, head: int, keep: int, older_than: datetime | None) -> Work[tuple[int, int]]:
     """Drop all but the newest checkpoints of a namespace; returns how many went and how many are left."""
     rows = yield Sql(
-        "SELECT number, space, id, parent, created_at FROM loopwright_checkpoints WHERE space = ? ORDER BY number",
-        (space,),
+        "SELECT number, id, parent, body FROM loopwright_checkpoints WHERE space = ? ORDER BY number", (space,)
     )
-    found = [_Kept(*row) for row in rows]
+    found = [_Kept(number, bytes(id), parent and bytes(parent), body) for number, id, parent, body in rows]
     stay = {*(each.number for each in found[-keep:]), head} if keep else set[int]()
-    gone = [each for each in found if each.number not in stay and is_older(each.created_at, older_than)]
+    gone = [each for each in found if each.number not in stay and each.is_older(older_than)]
     dropped = {each.id: each.parent for each in gone}
     kept = [each for each in found if each.id not in dropped]
-    moved: list[tuple[str | None, int]] = []
+    moved: list[tuple[bytes | None, int]] = []
     for each in kept:
         parent = each.parent
         while parent in dropped:  # children hang on to the nearest ancestor that is left
@@ -250,7 +260,7 @@ def _prune_space(space: int, head: int, keep: int, older_than: datetime | None) 
     if moved:
         yield Sql("UPDATE loopwright_checkpoints SET parent = ? WHERE number = ?", moved, many=True)
     numbers = [each.number for each in gone]
-    yield from _remove("loopwright_writes", numbers, "checkpoint")
+    yield from _remove_writes(numbers)
     yield from _remove("loopwright_checkpoints", numbers, "number")
     if not kept:
         yield Sql("DELETE FROM loopwright_spaces WHERE number = ?", (space,))

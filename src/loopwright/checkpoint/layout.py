@@ -10,14 +10,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 __all__ = [
     "HISTORY",
+    "INLINE",
     "LIST",
     "NUMBER_BITS",
+    "TASK_BITS",
     "Body",
     "Cell",
     "Content",
@@ -28,12 +31,22 @@ __all__ = [
     "cell_after",
     "content_of",
     "encoded_in",
+    "id_from",
+    "id_of",
     "ranges_in",
     "resolve",
+    "time_from",
+    "time_of",
 ]
 
 NUMBER_BITS: Final = 32
 """Bits of a place that number a thread's items and cells; the bits above them number the thread."""
+
+TASK_BITS: Final = 20
+"""Bits of the place of a task's writes that number it among those of its checkpoint."""
+
+INLINE: Final = 20
+"""A content of so many bytes stands in the checkpoint itself: a row would take more."""
 
 _VALUE: Final = b"v"
 HISTORY: Final = b"h"
@@ -209,7 +222,7 @@ def _common_beginning(one: bytes, two: bytes) -> int:
 class Due(msgspec.Struct, array_like=True):
     """A pending task."""
 
-    id: str
+    id: bytes
     name: str
     path: bytes | None = None
     """As the codec writes it; None for the empty one."""
@@ -220,10 +233,13 @@ class Due(msgspec.Struct, array_like=True):
 class Body(msgspec.Struct, array_like=True):
     """What of a checkpoint is asked for only together. New fields go to the end, with a default."""
 
-    metadata: bytes
-    pending: list[Due]
-    cells: dict[str, int]
-    """The number of the cell of each channel."""
+    step: int
+    source: str
+    created_at: int | str
+    cells: dict[str, int | tuple[int, bytes]]
+    """The number of the cell of each channel; with it its content, if that is so short that it has no row."""
+    pending: list[Due] = []
+    metadata: bytes | None = None
     versions: bytes | None = None
     """Of channels whose version is somebody's own; that of the others is the number of their cell."""
     versions_seen: bytes | None = None
@@ -241,3 +257,48 @@ def body_of(body: Body) -> bytes:
 
 def body_from(data: Any) -> Body:
     return _decode_body(data)
+
+
+# --- ids and times --------------------------------------------------------------
+
+
+def id_of(text: str) -> bytes:
+    """An id as it is stored: a UUID, which nearly all are, takes 17 bytes in place of 36."""
+    if len(text) == 36:
+        try:
+            packed = bytes.fromhex(text.replace("-", ""))
+        except ValueError:
+            packed = b""
+        if _uuid_text(packed) == text:
+            return b"u" + packed
+    return b"t" + text.encode("utf-8", "surrogatepass")
+
+
+def id_from(data: Any) -> str:
+    """The way back."""
+    data = bytes(data)
+    return _uuid_text(data[1:]) if data[:1] == b"u" else data[1:].decode("utf-8", "surrogatepass")
+
+
+def _uuid_text(data: bytes) -> str:
+    text = data.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def time_of(text: str) -> int | str:
+    """A moment as it is stored: in microseconds since 1970, if it is written the way we do."""
+    try:
+        moment = datetime.fromisoformat(text)
+        stored = round((moment - _EPOCH) / _MICROSECOND)
+    except (ValueError, TypeError):
+        return text
+    return stored if time_from(stored) == text else text
+
+
+def time_from(stored: int | str) -> str:
+    """The way back."""
+    return stored if isinstance(stored, str) else (_EPOCH + stored * _MICROSECOND).isoformat()
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)

@@ -12,14 +12,17 @@ from loopwright.checkpoint.known import Known, Lines, Mark
 from loopwright.checkpoint.layout import (
     HISTORY,
     NUMBER_BITS,
+    TASK_BITS,
     Body,
     Cell,
     Content,
     Ranges,
     body_from,
     encoded_in,
+    id_from,
     ranges_in,
     resolve,
+    time_from,
 )
 from loopwright.checkpoint.record import NO_ARG, Pending, Record, Write
 from loopwright.checkpoint.sql import Sql, Work
@@ -30,7 +33,7 @@ from loopwright.messages.history import Buffer, History
 __all__ = ["FOUND", "Found", "Reader", "marks"]
 
 FOUND: Final = (
-    "SELECT c.number, c.id, c.parent, c.step, c.source, c.created_at, c.body, s.ns, t.thread_id, t.number, t.swept, "
+    "SELECT c.number, c.id, c.parent, c.body, s.ns, t.thread_id, t.number, t.swept, "
     "t.fence FROM loopwright_threads t JOIN loopwright_spaces s ON s.thread = t.number "
     "JOIN loopwright_checkpoints c ON c.space = s.number"
 )
@@ -43,11 +46,8 @@ class Found(NamedTuple):
     """A row of `FOUND`: a checkpoint, and whose it is."""
 
     number: int
-    id: str
-    parent: str | None
-    step: int
-    source: str
-    created_at: str
+    id: bytes
+    parent: bytes | None
     body: bytes
     ns: str
     thread_id: str
@@ -63,27 +63,29 @@ class Reader:
         self._codec: Final = codec
         self._known: Final = known
 
-    def describe(self, step: int, source: str, body: bytes) -> dict[str, Any]:
+    def describe(self, data: bytes) -> dict[str, Any]:
         """What `Record.describe` says, of a checkpoint that need not be read for it."""
-        metadata = self._codec.decode(body_from(body).metadata, "metadata")
-        return {"source": source, "step": step, "parents": {}, **metadata}
+        body = body_from(data)
+        return {"source": body.source, "step": body.step, "parents": {}, **self.plain(body.metadata, "metadata")}
 
-    def plain(self, data: bytes | None) -> dict[str, Any]:
-        """A part of a body."""
-        return {} if data is None else self._codec.decode(data, "checkpoint")
+    def plain(self, data: bytes | None, path: str) -> dict[str, Any]:
+        """A part of a body; empty where it is left out."""
+        return {} if data is None else self._codec.decode(data, path)
 
     def record(self, found: Found, *, learn: bool) -> Work[Record]:
         """The checkpoint. With `learn`, what was read of lists of messages is remembered."""
         mark = Mark(found.thread, found.swept)
         body = body_from(found.body)
+        cells = {name: cell if isinstance(cell, int) else cell[0] for name, cell in body.cells.items()}
         contents = yield from self.contents(mark, body.cells.values())
         tasks = yield Sql(
-            "SELECT task, blob FROM loopwright_writes WHERE checkpoint = ? ORDER BY number", (found.number,)
+            "SELECT task, blob FROM loopwright_writes WHERE place >= ? AND place < ? ORDER BY place",
+            (found.number << TASK_BITS, (found.number + 1) << TASK_BITS),
         )
-        entries = [(task, *entry) for task, blob in tasks for entry in entries_from(blob)]
+        entries = [(id_from(task), *entry) for task, blob in tasks for entry in entries_from(blob)]
         lists = {
             name: ranges
-            for name, number in body.cells.items()
+            for name, number in cells.items()
             if (ranges := ranges_in(contents[number].data)) is not None
         }
         shown = {name: self._known_part(mark, (found.thread_id, found.ns, name), lists[name]) for name in lists}
@@ -94,7 +96,7 @@ class Reader:
         messages = _Messages(self._codec, blobs, lost)
 
         values: dict[str, Any] = {}
-        for name, number in body.cells.items():
+        for name, number in cells.items():
             if name in lists:
                 key = (found.thread_id, found.ns, name)
                 is_history = contents[number].data[:1] == HISTORY
@@ -110,28 +112,31 @@ class Reader:
                 (mark, found.ns), {blobs[n]: n for n in written}, sum(len(blobs[n]) for n in written)
             )
         writes = [self._write(*entry, messages, lost) for entry in entries]
-        return self._record(found, body, values, writes, lost)
+        return self._record(found, body, cells, values, writes, lost)
 
     def _record(
-        self, found: Found, body: Body, values: dict[str, Any], writes: list[Write], lost: list[Unreadable]
+        self,
+        found: Found,
+        body: Body,
+        versions: dict[str, Any],
+        values: dict[str, Any],
+        writes: list[Write],
+        lost: list[Unreadable],
     ) -> Record:
         decode = self._codec.decode
-        versions: dict[str, Any] = dict(body.cells)
-        if body.versions is not None:
-            versions.update(decode(body.versions, "versions"))
         return Record(
-            id=found.id,
+            id=id_from(found.id),
             thread_id=found.thread_id,
             ns=found.ns,
-            parent_id=found.parent,
-            step=found.step,
-            source=found.source,
-            created_at=found.created_at,
-            metadata=decode(body.metadata, "metadata"),
+            parent_id=None if found.parent is None else id_from(found.parent),
+            step=body.step,
+            source=body.source,
+            created_at=time_from(body.created_at),
+            metadata=self.plain(body.metadata, "metadata"),
             values=values,
             pending=tuple(
                 Pending(
-                    due.id,
+                    id_from(due.id),
                     due.name,
                     () if due.path is None else decode(due.path, "path", lost),
                     NO_ARG if due.arg is None else decode(due.arg, argument_path(due.name), lost),
@@ -139,9 +144,9 @@ class Reader:
                 for due in body.pending
             ),
             writes=writes,
-            versions=versions,
-            versions_seen={} if body.versions_seen is None else decode(body.versions_seen, "versions_seen"),
-            account=None if body.account is None else decode(body.account, "account"),
+            versions={**versions, **self.plain(body.versions, "versions")},
+            versions_seen=self.plain(body.versions_seen, "versions_seen"),
+            account=None if body.account is None else self.plain(body.account, "account"),
             unreadable=lost,
             fence=found.fence,
         )
@@ -198,11 +203,16 @@ class Reader:
 
     # --- cells ------------------------------------------------------------------
 
-    def contents(self, mark: Mark, numbers: Collection[int]) -> Work[dict[int, Content]]:
+    def contents(
+        self, mark: Mark, cells: Collection[int | tuple[int, bytes]]
+    ) -> Work[dict[int, Content]]:
         """What cells say, by number."""
         known: dict[int, Content] = {}
         missing: list[int] = []
-        for number in numbers:
+        for number in cells:
+            if not isinstance(number, int):
+                known[number[0]] = Content(number[1], 0, 0)
+                continue
             content = self._known.contents.get((mark, number))
             if content is None:
                 missing.append(number)

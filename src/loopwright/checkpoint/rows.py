@@ -9,21 +9,26 @@ does not take the new one for its own.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from loopwright.checkpoint.codec import Codec
 from loopwright.checkpoint.drafts import MESSAGE, Draft, Drafts, Key, Messages, Written, entries_of
 from loopwright.checkpoint.known import Known, Lines, Mark
 from loopwright.checkpoint.layout import (
+    INLINE,
     NUMBER_BITS,
+    TASK_BITS,
     Body,
     Content,
     Ranges,
     body_from,
     body_of,
     cell_after,
+    id_of,
     ranges_in,
+    time_of,
 )
 from loopwright.checkpoint.reading import FOUND, Found, Reader, marks
 from loopwright.checkpoint.record import Record
@@ -38,6 +43,10 @@ PAGE: Final = 200
 _FENCE_BITS: Final = 32
 
 _THREAD: Final = "SELECT number, fence, holder, runner, swept, items, cells FROM loopwright_threads WHERE thread_id = ?"
+
+
+_Shown: TypeAlias = int | tuple[int, bytes]
+"""How a checkpoint shows a cell: `Body.cells`."""
 
 
 class Place(NamedTuple):
@@ -75,9 +84,11 @@ class Thread:
             number = self.new_items[blob] = self._items
         return number
 
-    def cell(self, data: bytes, before: Content | None, base: int | None) -> int:
-        """The number of a new cell."""
+    def cell(self, data: bytes, before: Content | None, base: int | None) -> _Shown:
+        """A new cell; a short content stands in the checkpoint."""
         self._cells += 1
+        if len(data) <= INLINE:
+            return self._cells, data
         cell, self.contents[self._cells] = cell_after(data, before, base)
         self.new_cells.append((self.number << NUMBER_BITS | self._cells, *cell))
         return self._cells
@@ -128,7 +139,7 @@ class Rows:
     # --- reading ----------------------------------------------------------------
 
     def load(self, thread_id: str, ns: str, checkpoint_id: str | None) -> Deed[Record | None]:
-        which, params = ("c.id = ?", (checkpoint_id,)) if checkpoint_id else ("c.number = s.head", ())
+        which, params = ("c.id = ?", (id_of(checkpoint_id),)) if checkpoint_id else ("c.number = s.head", ())
         find = Sql(f"{FOUND} WHERE t.thread_id = ? AND s.ns = ? AND {which}", (thread_id, ns, *params))
         return partial(self._load, find, learn=True)
 
@@ -148,7 +159,7 @@ class Rows:
         where, params = _within(place)
         rows = yield Sql(
             f"SELECT c.number FROM loopwright_checkpoints c WHERE c.id = ?{where} ORDER BY c.number DESC LIMIT 1",
-            (checkpoint_id, *params),
+            (id_of(checkpoint_id), *params),
         )
         return rows[0][0] if rows else 0
 
@@ -173,11 +184,11 @@ class Rows:
         following = numbers[-1] if len(numbers) == size else None
         if wanted and numbers:
             rows = yield Sql(
-                "SELECT number, step, source, body FROM loopwright_checkpoints "
+                "SELECT number, body FROM loopwright_checkpoints "
                 f"WHERE number IN ({marks(len(numbers))}) ORDER BY number DESC",
                 numbers,
             )
-            described = ((row[0], self.reader.describe(*row[1:])) for row in rows)
+            described = ((row[0], self.reader.describe(row[1])) for row in rows)
             numbers = [
                 number
                 for number, shown in described
@@ -247,9 +258,12 @@ class Rows:
             by_task.setdefault(task, []).append(drafts.written(channel, value))
         versions = {name: version for name, version in record.versions.items() if name in record.values}
         body = Body(
-            drafts.plain(record.metadata, "metadata"),
-            drafts.due(record.pending),
+            record.step,
+            record.source,
+            time_of(record.created_at),
             {},
+            drafts.due(record.pending),
+            drafts.plain(record.metadata, "metadata") if record.metadata else None,
             drafts.plain(versions, "versions") if versions else None,
             drafts.plain(record.versions_seen, "versions_seen") if record.versions_seen else None,
             None if record.account is None else drafts.plain(record.account, "account"),
@@ -270,14 +284,15 @@ class Rows:
         thread = yield from self._open(record.thread_id, letter.claim)
         assert thread is not None
         space = yield from _space(thread, record.ns)
+        own, parents = id_of(record.id), None if record.parent_id is None else id_of(record.parent_id)
         rows = yield Sql(
             "SELECT id, number, body FROM loopwright_checkpoints WHERE space = ? AND id IN (?, ?)",
-            (space, record.id, record.parent_id or record.id),
+            (space, own, parents or own),
         )
-        stored = {id: (number, body) for id, number, body in rows}
-        parent = body_from(stored[record.parent_id][1]) if record.parent_id in stored else None
+        stored: dict[bytes | None, tuple[int, bytes]] = {bytes(id): (number, body) for id, number, body in rows}
+        parent = body_from(stored[parents][1]) if parents in stored else None
         known = self.known.written.get((thread.mark, record.ns)) or {}
-        cells: dict[str, int] = {}
+        cells: dict[str, _Shown] = {}
         lines: dict[Key, Lines] = {}
         for name in record.values:
             last = None if parent is None else parent.cells.get(name)
@@ -289,13 +304,13 @@ class Rows:
                 draft, lines[record.thread_id, record.ns, name] = yield from self._numbered(thread, draft, last, known)
             cells[name] = yield from self._cell(thread, draft, last)
         written = {task: _numbered_entries(thread, entries, known) for task, entries in letter.writes.items()}
-        body = letter.body
-        body = Body(body.metadata, body.pending, cells, body.versions, body.versions_seen, body.account)
+        body = copy(letter.body)
+        body.cells = cells
         if parent is not None and parent.versions is not None:
             body.versions = self._versions(letter, parent, body)
-        number = yield from _put(space, record, body_of(body), stored.get(record.id))
-        for task, (entries, _) in written.items():
-            yield from _put_writes(number, task, entries, is_new=record.id not in stored)
+        number = yield from _put(space, own, parents, body_of(body), stored.get(own))
+        if written:
+            yield from _put_writes(number, {task: entries for task, (entries, _) in written.items()})
         yield from thread.close()
         yield COMMIT
         self._learn(thread, lines)
@@ -303,7 +318,7 @@ class Rows:
 
     def _versions(self, letter: _Letter, parent: Body, body: Body) -> bytes | None:
         """Versions that are somebody's own, of channels that did not change, hold on."""
-        inherited = self.reader.plain(parent.versions)
+        inherited = self.reader.plain(parent.versions, "versions")
         held = {name: version for name, version in inherited.items() if body.cells.get(name) == parent.cells.get(name)}
         own = {name: version for name, version in letter.record.versions.items() if name in body.cells}
         return self._drafts.plain({**held, **own}, "versions") if held or own else None
@@ -329,13 +344,13 @@ class Rows:
             rows = yield Sql(
                 "SELECT c.number FROM loopwright_spaces s JOIN loopwright_checkpoints c ON c.space = s.number "
                 "WHERE s.thread = ? AND s.ns = ? AND c.id = ?",
-                (thread.number, ns, checkpoint_id),
+                (thread.number, ns, id_of(checkpoint_id)),
             )
         if thread is None or not rows:
             raise no_such_checkpoint(thread_id, checkpoint_id)
         known = self.known.written.get((thread.mark, ns)) or {}
         row, blobs = _numbered_entries(thread, entries, known)
-        yield from _put_writes(rows[0][0], task_id, row, is_new=False)
+        yield from _put_writes(rows[0][0], {task_id: row})
         yield from thread.close()
         yield COMMIT
         self._learn_written(thread, ns, known, [blobs])
@@ -343,7 +358,7 @@ class Rows:
     # --- numbers ----------------------------------------------------------------
 
     def _numbered(
-        self, thread: Thread, draft: Messages, last: int | None, known: Mapping[bytes, int]
+        self, thread: Thread, draft: Messages, last: _Shown | None, known: Mapping[bytes, int]
     ) -> Work[tuple[bytes, Lines]]:
         """The content of a cell that shows these messages, and what is then known of them."""
         if draft.lines is not None and draft.lines.mark != thread.mark:
@@ -365,7 +380,7 @@ class Rows:
             lines = draft.lines  # an older version of what is known
         return ranges.content(draft.kind), lines
 
-    def _items_of(self, thread: Thread, cell: int) -> Work[dict[bytes, int]]:
+    def _items_of(self, thread: Thread, cell: _Shown) -> Work[dict[bytes, int]]:
         """The messages that a cell shows, as bytes: a list that somebody else has made may have them again."""
         content = yield from self._content(thread, cell)
         ranges = ranges_in(content.data)
@@ -373,18 +388,20 @@ class Rows:
             return {}
         wanted = set(ranges)
         items = yield from self.reader.items(thread.mark, ranges.runs())
-        return {blob: number for number, blob in items.items() if number in wanted}
+        return {bytes(blob): number for number, blob in items.items() if number in wanted}
 
-    def _cell(self, thread: Thread, data: bytes, last: int | None) -> Work[int]:
-        """The number of a cell that says this: the last one, if it does."""
+    def _cell(self, thread: Thread, data: bytes, last: _Shown | None) -> Work[_Shown]:
+        """A cell that says this: the last one, if it does."""
         if last is None:
             return thread.cell(data, None, None)
         before = yield from self._content(thread, last)
-        return last if before.data == data else thread.cell(data, before, last)
+        if before.data == data:
+            return last
+        return thread.cell(data, before, last) if isinstance(last, int) else thread.cell(data, None, None)
 
-    def _content(self, thread: Thread, cell: int) -> Work[Content]:
+    def _content(self, thread: Thread, cell: _Shown) -> Work[Content]:
         contents = yield from self.reader.contents(thread.mark, (cell,))
-        return contents[cell]
+        return contents[cell if isinstance(cell, int) else cell[0]]
 
     def _learn(self, thread: Thread, lines: dict[Key, Lines]) -> None:
         for cell, content in thread.contents.items():
@@ -437,38 +454,39 @@ def _space(thread: Thread, ns: str) -> Work[int]:
     return rows[0][0]
 
 
-def _put(space: int, record: Record, body: bytes, known: tuple[int, bytes] | None) -> Work[int]:
+def _put(
+    space: int, id: bytes, parent: bytes | None, body: bytes, known: tuple[int, bytes] | None
+) -> Work[int]:
     """The number of the checkpoint, which is now the head of its namespace."""
-    described = (record.parent_id, record.step, record.source, record.created_at, body)
     if known is not None:
-        yield Sql(
-            "UPDATE loopwright_checkpoints SET parent = ?, step = ?, source = ?, created_at = ?, body = ? "
-            "WHERE number = ?",
-            (*described, known[0]),
-        )
         number = known[0]
+        yield Sql("UPDATE loopwright_checkpoints SET parent = ?, body = ? WHERE number = ?", (parent, body, number))
     else:
         rows = yield Sql(
-            "INSERT INTO loopwright_checkpoints (space, id, parent, step, source, created_at, body) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING number",
-            (space, record.id, *described),
+            "INSERT INTO loopwright_checkpoints (space, id, parent, body) VALUES (?, ?, ?, ?) RETURNING number",
+            (space, id, parent, body),
         )
         number = rows[0][0]
     yield Sql("UPDATE loopwright_spaces SET head = ? WHERE number = ?", (number, space))
     return number
 
 
-def _put_writes(checkpoint: int, task: str, entries: bytes, *, is_new: bool) -> Work[None]:
-    """What a task has written, in place of what it had."""
-    rows: list[Row] = []
-    if not is_new:
-        rows = yield Sql("SELECT number FROM loopwright_writes WHERE checkpoint = ? AND task = ?", (checkpoint, task))
-    if rows:
-        yield Sql("UPDATE loopwright_writes SET blob = ? WHERE number = ?", (entries, rows[0][0]))
-    else:
-        yield Sql(
-            "INSERT INTO loopwright_writes (checkpoint, task, blob) VALUES (?, ?, ?)", (checkpoint, task, entries)
-        )
+def _put_writes(checkpoint: int, entries: dict[str, bytes]) -> Work[None]:
+    """What tasks have written, in place of what each had written before."""
+    origin = checkpoint << TASK_BITS
+    rows = yield Sql(
+        "SELECT place, task FROM loopwright_writes WHERE place >= ? AND place < ? ORDER BY place",
+        (origin, (checkpoint + 1) << TASK_BITS),
+    )
+    places = {bytes(task): place for place, task in rows}
+    following = rows[-1][0] + 1 if rows else origin
+    for name, blob in entries.items():
+        task = id_of(name)
+        if task in places:
+            yield Sql("UPDATE loopwright_writes SET blob = ? WHERE place = ?", (blob, places[task]))
+        else:
+            yield Sql("INSERT INTO loopwright_writes (place, task, blob) VALUES (?, ?, ?)", (following, task, blob))
+            following += 1
 
 
 def _within(place: Place) -> tuple[str, tuple[Any, ...]]:

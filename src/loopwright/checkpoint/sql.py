@@ -17,10 +17,10 @@ together and is found by one comparison:
 | meta | a fact about the tables | `schema`: their version |
 | threads | a thread | `fence`, `holder`, `runner`: who may write. `items`, `cells`: the numbers given out. `swept`: how often rows of its items and cells were removed |
 | spaces | a namespace of a thread | `head`: the checkpoint saved last |
-| checkpoints | a checkpoint; its number is its place in the order of saving | `body`: `layout.Body` |
+| checkpoints | a checkpoint; its number is its place in the order of saving | `id`, `parent`: `layout.id_of`. `body`: `layout.Body` |
 | items | a message; stored once, never changed | |
 | cells | a channel's value, or its difference from the cell `base` of the same thread | `layout.Cell` |
-| writes | what a task of a checkpoint's unfinished step has written | messages in it are items |
+| writes | what a task of a checkpoint's unfinished step has written | `place`: `checkpoint << 20`, plus its number among them. Messages in it are items |
 """  # noqa: E501 - a table
 
 from __future__ import annotations
@@ -73,23 +73,18 @@ POSTGRES: Final = Dialect("BIGINT", "BYTEA", _IDENTITY, _IDENTITY, " FOR UPDATE"
 def _tables(dialect: Dialect) -> list[str]:
     """Version 1."""
     integer, blob, key, key_once, _ = dialect
-    return [
-        f"CREATE TABLE loopwright_threads (number {key_once}, thread_id TEXT NOT NULL UNIQUE, fence {integer} NOT NULL, "
-        f"holder {integer}, runner TEXT NOT NULL, swept {integer} NOT NULL, items {integer} NOT NULL, "
-        f"cells {integer} NOT NULL)",
-        f"CREATE TABLE loopwright_spaces (number {key}, thread {integer} NOT NULL, ns TEXT NOT NULL, head {integer}, "
-        "UNIQUE (thread, ns))",
-        f"CREATE TABLE loopwright_checkpoints (number {key}, space {integer} NOT NULL, id TEXT NOT NULL, parent TEXT, "
-        f"step {integer} NOT NULL, source TEXT NOT NULL, created_at TEXT NOT NULL, body {blob} NOT NULL, "
-        "UNIQUE (space, id))",
-        "CREATE INDEX loopwright_checkpoints_by_space ON loopwright_checkpoints (space, number)",
-        f"CREATE TABLE loopwright_items (place {integer} PRIMARY KEY, blob {blob} NOT NULL)",
-        f"CREATE TABLE loopwright_cells (place {integer} PRIMARY KEY, base {integer}, prefix {integer}, "
-        f"suffix {integer}, blob {blob} NOT NULL)",
-        f"CREATE TABLE loopwright_writes (number {key}, checkpoint {integer} NOT NULL, task TEXT NOT NULL, "
-        f"blob {blob} NOT NULL)",
-        "CREATE INDEX loopwright_writes_by_checkpoint ON loopwright_writes (checkpoint)",
-    ]
+    columns = {
+        "threads": f"number {key_once}, thread_id TEXT NOT NULL UNIQUE, fence {integer} NOT NULL, holder {integer}, "
+        f"runner TEXT NOT NULL, swept {integer} NOT NULL, items {integer} NOT NULL, cells {integer} NOT NULL",
+        "spaces": f"number {key}, thread {integer} NOT NULL, ns TEXT NOT NULL, head {integer}, UNIQUE (thread, ns)",
+        "checkpoints": f"number {key}, space {integer} NOT NULL, id {blob} NOT NULL, parent {blob}, "
+        f"body {blob} NOT NULL, UNIQUE (space, id)",
+        "items": f"place {integer} PRIMARY KEY, blob {blob} NOT NULL",
+        "cells": f"place {integer} PRIMARY KEY, base {integer}, prefix {integer}, suffix {integer}, "
+        f"blob {blob} NOT NULL",
+        "writes": f"place {integer} PRIMARY KEY, task {blob} NOT NULL, blob {blob} NOT NULL",
+    }
+    return [f"CREATE TABLE loopwright_{table} ({text})" for table, text in columns.items()]
 
 
 _STEPS: Final[tuple[Callable[[Dialect], list[str]], ...]] = (_tables,)
