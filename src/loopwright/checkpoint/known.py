@@ -1,8 +1,8 @@
 """What a saver remembers of what it has stored, so that it looks only at what is new.
 
 All of it may be forgotten at any time; then it is read again. It can never be wrong: an item and a cell keep their
-number and their bytes for ever, until rows are removed, and then the thread's `swept` is another; a thread that was
-deleted and made anew has another number. So whatever is remembered goes with `(thread, swept)`, and counts only where
+number and their bytes for ever, and a checkpoint its body, until rows are removed or one is saved again, and then the
+thread's `swept` is another; a thread that was deleted and made anew has another number. So whatever is remembered goes with `(thread, swept)`, and counts only where
 the row of the thread says the same, in the transaction that makes use of it.
 """
 
@@ -13,11 +13,11 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from loopwright.checkpoint.layout import Content, Ranges
+from loopwright.checkpoint.layout import Body, Content, Ranges
 from loopwright.messages.base import BaseMessage
 from loopwright.messages.history import Buffer
 
-__all__ = ["Known", "Lines", "Mark", "Shelf"]
+__all__ = ["Known", "Lines", "Mark", "Shelf", "Step"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -25,6 +25,8 @@ V = TypeVar("V")
 _BYTES: Final = 32 << 20
 """Of messages, as encoded, and of cells, each."""
 _TASKS: Final = 4 << 20
+_STEPS: Final = 1000
+"""Checkpoints."""
 
 
 class Mark(NamedTuple):
@@ -45,6 +47,14 @@ class Lines(NamedTuple):
     ranges: Ranges
     size: int
     """Bytes of the items."""
+
+
+class Step(NamedTuple):
+    """A checkpoint that is stored."""
+
+    space: int
+    number: int
+    body: Body
 
 
 class Shelf(Generic[K, V]):
@@ -90,5 +100,7 @@ class Known:
         """By thread id, namespace and channel: the list of messages that was seen there last."""
         self.contents: Final[Shelf[tuple[Mark, int], Content]] = Shelf(_BYTES)
         """What cells say, by number."""
+        self.steps: Final[Shelf[tuple[Mark, str, bytes], Step]] = Shelf(_STEPS)
+        """By namespace and id: checkpoints that were saved or loaded lately. The next one is made from one of them."""
         self.written: Final[Shelf[tuple[Mark, str], dict[bytes, int]]] = Shelf(_TASKS)
-        """By namespace: the messages that tasks of its latest step have written, encoded, with the numbers they have."""
+        """By namespace: the messages that tasks of its latest step have written, encoded, with their numbers."""

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, cast
 from loopwright.checkpoint.codec import Codec
 from loopwright.checkpoint.drafts import MESSAGE, VALUE, argument_path, entries_from, written_path
 from loopwright.checkpoint.kinds import Unreadable
-from loopwright.checkpoint.known import Known, Lines, Mark
+from loopwright.checkpoint.known import Known, Lines, Mark, Step
 from loopwright.checkpoint.layout import (
     HISTORY,
     NUMBER_BITS,
@@ -33,7 +33,7 @@ from loopwright.messages.history import Buffer, History
 __all__ = ["FOUND", "Found", "Reader", "marks"]
 
 FOUND: Final = (
-    "SELECT c.number, c.id, c.parent, c.body, s.ns, t.thread_id, t.number, t.swept, "
+    "SELECT c.number, c.id, c.parent, c.body, c.space, s.ns, t.thread_id, t.number, t.swept, "
     "t.fence FROM loopwright_threads t JOIN loopwright_spaces s ON s.thread = t.number "
     "JOIN loopwright_checkpoints c ON c.space = s.number"
 )
@@ -49,6 +49,7 @@ class Found(NamedTuple):
     id: bytes
     parent: bytes | None
     body: bytes
+    space: int
     ns: str
     thread_id: str
     thread: int
@@ -108,6 +109,8 @@ class Reader:
                 path = f'state["{name}"]'
                 values[name] = self._codec.decode(encoded_in(contents[number].data), path, lost)
         if learn:
+            step = Step(found.space, found.number, body)
+            self._known.steps.put((mark, found.ns, bytes(found.id)), step, 1)
             self._known.written.put(
                 (mark, found.ns), {blobs[n]: n for n in written}, sum(len(blobs[n]) for n in written)
             )

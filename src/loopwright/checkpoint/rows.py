@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from loopwright.checkpoint.codec import Codec
 from loopwright.checkpoint.drafts import MESSAGE, Draft, Drafts, Key, Messages, Written, entries_of
-from loopwright.checkpoint.known import Known, Lines, Mark
+from loopwright.checkpoint.known import Known, Lines, Mark, Step
 from loopwright.checkpoint.layout import (
     INLINE,
     NUMBER_BITS,
@@ -283,14 +283,8 @@ class Rows:
         record = letter.record
         thread = yield from self._open(record.thread_id, letter.claim)
         assert thread is not None
-        space = yield from _space(thread, record.ns)
-        own, parents = id_of(record.id), None if record.parent_id is None else id_of(record.parent_id)
-        rows = yield Sql(
-            "SELECT id, number, body FROM loopwright_checkpoints WHERE space = ? AND id IN (?, ?)",
-            (space, own, parents or own),
-        )
-        stored: dict[bytes | None, tuple[int, bytes]] = {bytes(id): (number, body) for id, number, body in rows}
-        parent = body_from(stored[parents][1]) if parents in stored else None
+        own, parent_id = id_of(record.id), None if record.parent_id is None else id_of(record.parent_id)
+        space, parent = yield from self._parent(thread, record.ns, parent_id)
         known = self.known.written.get((thread.mark, record.ns)) or {}
         cells: dict[str, _Shown] = {}
         lines: dict[Key, Lines] = {}
@@ -308,13 +302,23 @@ class Rows:
         body.cells = cells
         if parent is not None and parent.versions is not None:
             body.versions = self._versions(letter, parent, body)
-        number = yield from _put(space, own, parents, body_of(body), stored.get(own))
+        number = yield from _put(thread, space, own, parent_id, body_of(body))
         if written:
             yield from _put_writes(number, {task: entries for task, (entries, _) in written.items()})
         yield from thread.close()
         yield COMMIT
         self._learn(thread, lines)
+        self.known.steps.put((thread.mark, record.ns, own), Step(space, number, body), 1)
         self._learn_written(thread, record.ns, {}, [blobs for _, blobs in written.values()])
+
+    def _parent(self, thread: Thread, ns: str, parent: bytes | None) -> Work[tuple[int, Body | None]]:
+        """The number of the namespace, and the body of the parent, if that is stored."""
+        known = None if parent is None else self.known.steps.get((thread.mark, ns, parent))
+        if known is not None:
+            return known.space, known.body
+        space = yield from _space(thread, ns)
+        rows = yield Sql("SELECT body FROM loopwright_checkpoints WHERE space = ? AND id = ?", (space, parent))
+        return space, body_from(rows[0][0]) if rows else None
 
     def _versions(self, letter: _Letter, parent: Body, body: Body) -> bytes | None:
         """Versions that are somebody's own, of channels that did not change, hold on."""
@@ -339,21 +343,27 @@ class Rows:
         self, thread_id: str, ns: str, checkpoint_id: str, task_id: str, entries: list[Written], claim: int | None
     ) -> Work[None]:
         thread = yield from self._open(thread_id, claim, must_exist=True)
-        rows: list[Row] = []
-        if thread is not None:
-            rows = yield Sql(
-                "SELECT c.number FROM loopwright_spaces s JOIN loopwright_checkpoints c ON c.space = s.number "
-                "WHERE s.thread = ? AND s.ns = ? AND c.id = ?",
-                (thread.number, ns, id_of(checkpoint_id)),
-            )
-        if thread is None or not rows:
+        number = None if thread is None else (yield from self._number(thread, ns, id_of(checkpoint_id)))
+        if thread is None or number is None:
             raise no_such_checkpoint(thread_id, checkpoint_id)
         known = self.known.written.get((thread.mark, ns)) or {}
         row, blobs = _numbered_entries(thread, entries, known)
-        yield from _put_writes(rows[0][0], {task_id: row})
+        yield from _put_writes(number, {task_id: row})
         yield from thread.close()
         yield COMMIT
         self._learn_written(thread, ns, known, [blobs])
+
+    def _number(self, thread: Thread, ns: str, id: bytes) -> Work[int | None]:
+        """The number of a checkpoint, if it is stored."""
+        known = self.known.steps.get((thread.mark, ns, id))
+        if known is not None:
+            return known.number
+        rows = yield Sql(
+            "SELECT c.number FROM loopwright_spaces s JOIN loopwright_checkpoints c ON c.space = s.number "
+            "WHERE s.thread = ? AND s.ns = ? AND c.id = ?",
+            (thread.number, ns, id),
+        )
+        return rows[0][0] if rows else None
 
     # --- numbers ----------------------------------------------------------------
 
@@ -407,7 +417,7 @@ class Rows:
         for cell, content in thread.contents.items():
             self.known.contents.put((thread.mark, cell), content, len(content.data))
         for key, value in lines.items():
-            self.known.lines.put(key, value, value.size)
+            self.known.lines.put(key, value._replace(mark=thread.mark), value.size)
 
     def _learn_written(
         self, thread: Thread, ns: str, before: Mapping[bytes, int], added: list[dict[bytes, int]]
@@ -454,19 +464,20 @@ def _space(thread: Thread, ns: str) -> Work[int]:
     return rows[0][0]
 
 
-def _put(
-    space: int, id: bytes, parent: bytes | None, body: bytes, known: tuple[int, bytes] | None
-) -> Work[int]:
+def _put(thread: Thread, space: int, id: bytes, parent: bytes | None, body: bytes) -> Work[int]:
     """The number of the checkpoint, which is now the head of its namespace."""
-    if known is not None:
-        number = known[0]
-        yield Sql("UPDATE loopwright_checkpoints SET parent = ?, body = ? WHERE number = ?", (parent, body, number))
-    else:
+    rows = yield Sql(
+        "INSERT INTO loopwright_checkpoints (space, id, parent, body) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT (space, id) DO NOTHING RETURNING number",
+        (space, id, parent, body),
+    )
+    if not rows:
         rows = yield Sql(
-            "INSERT INTO loopwright_checkpoints (space, id, parent, body) VALUES (?, ?, ?, ?) RETURNING number",
-            (space, id, parent, body),
+            "UPDATE loopwright_checkpoints SET parent = ?, body = ? WHERE space = ? AND id = ? RETURNING number",
+            (parent, body, space, id),
         )
-        number = rows[0][0]
+        thread.swept += 1  # what anybody remembers of it is no longer so
+    number = rows[0][0]
     yield Sql("UPDATE loopwright_spaces SET head = ? WHERE number = ?", (number, space))
     return number
 

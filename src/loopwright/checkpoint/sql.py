@@ -15,7 +15,7 @@ together and is found by one comparison:
 | table | a row is | columns worth a word |
 | --- | --- | --- |
 | meta | a fact about the tables | `schema`: their version |
-| threads | a thread | `fence`, `holder`, `runner`: who may write. `items`, `cells`: the numbers given out. `swept`: how often rows of its items and cells were removed |
+| threads | a thread | `fence`, `holder`, `runner`: who may write. `items`, `cells`: the numbers given out. `swept`: how often rows of it were removed or replaced |
 | spaces | a namespace of a thread | `head`: the checkpoint saved last |
 | checkpoints | a checkpoint; its number is its place in the order of saving | `id`, `parent`: `layout.id_of`. `body`: `layout.Body` |
 | items | a message; stored once, never changed | |

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
+from pathlib import Path
 from typing import Final
 
 from loopwright.errors import SaverError
@@ -38,10 +38,10 @@ def told(name: str, path: str, error: Exception) -> SaverError:
     kind = _kind(error)
     remedy = _REMEDIES.get(kind) if kind is not None else None
     if kind == sqlite3.SQLITE_CANTOPEN:
-        folder = os.path.dirname(path)
+        folder = Path(path).parent
         remedy = (
-            f"it cannot be opened: there is no folder {folder!r}. Make it, and call again"
-            if not os.path.isdir(folder)
+            f"it cannot be opened: there is no folder {str(folder)!r}. Make it, and call again"
+            if not folder.is_dir()
             else "it cannot be opened. Let this process write to the file and to its folder, and call again"
         )
     if remedy is None:

@@ -7,6 +7,7 @@ import sqlite3
 import weakref
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from loopwright.checkpoint.base import BaseCheckpointSaver, Record, SizeReport, Strategy
@@ -195,11 +196,6 @@ class SqliteSaver(BaseCheckpointSaver):
         deeds = self._keeping.prune(thread_ids, strategy, keep, older_than)
         return sum([await self._file.awrite(deed, scrub=True) for deed in deeds])
 
-    async def aclose(self) -> None:
-        import asyncio
-
-        await asyncio.to_thread(self.close)
-
 
 AsyncSqliteSaver = SqliteSaver
 
@@ -207,6 +203,7 @@ AsyncSqliteSaver = SqliteSaver
 def _path(given: str | os.PathLike[str] | sqlite3.Connection) -> str:
     """Where the file is, wherever the process goes."""
     if isinstance(given, sqlite3.Connection):
-        given = given.execute("PRAGMA database_list").fetchone()[2] or MEMORY
-    path = os.fspath(given)
-    return path if path == MEMORY else os.path.abspath(path)
+        path: str = given.execute("PRAGMA database_list").fetchone()[2] or MEMORY
+    else:
+        path = os.fspath(given)
+    return path if path == MEMORY else str(Path(path).absolute())
