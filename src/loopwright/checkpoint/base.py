@@ -16,9 +16,9 @@ every saver keeps:
   listed in `Record.unreadable`.
 - **Newest first.** `walk` goes by the order of saving, over all branches, and holds no lock while its reader thinks.
 
-A saver writes the plain methods. Those beginning with `a` call them: at once if the saver is `instant`, else on a helper
-thread; a saver that can do better overrides them. Every method may be called from any thread. Under asyncio a write
-that has begun goes on when the task that waits for it is cancelled.
+A saver writes the plain methods. Those beginning with `a` call them: at once if the saver is `instant`, else on a
+helper thread; a saver that can do better overrides them. Every method may be called from any thread. Under asyncio a
+write that has begun goes on when the task that waits for it is cancelled.
 """
 
 from __future__ import annotations

@@ -129,9 +129,10 @@ class Drafts:
         path = written_path(channel)
         if isinstance(value, BaseMessage) and value.id is not None:
             return channel, MESSAGE, self._codec.encode_message(value, path)
-        if _are_messages(value) and all(message.id is not None for message in value):
+        if _are_messages(value) and all(message.id is not None for message in cast("list[BaseMessage]", value)):
             kind = HISTORY if type(value) is History else LIST
-            encoded = [self._codec.encode_message(item, f"{path}[{index}]") for index, item in enumerate(value)]
+            items = cast("list[BaseMessage]", value)
+            encoded = [self._codec.encode_message(item, f"{path}[{index}]") for index, item in enumerate(items)]
             return channel, kind.decode(), encoded
         return channel, VALUE, self._codec.encode(value, path)
 

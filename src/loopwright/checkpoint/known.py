@@ -2,8 +2,8 @@
 
 All of it may be forgotten at any time; then it is read again. It can never be wrong: an item and a cell keep their
 number and their bytes for ever, and a checkpoint its body, until rows are removed or one is saved again, and then the
-thread's `swept` is another; a thread that was deleted and made anew has another number. So whatever is remembered goes with `(thread, swept)`, and counts only where
-the row of the thread says the same, in the transaction that makes use of it.
+thread's `swept` is another; a thread that was deleted and made anew has another number. So whatever is remembered goes
+with `(thread, swept)`, and counts only where the row of the thread says the same, in the transaction that uses it.
 """
 
 from __future__ import annotations

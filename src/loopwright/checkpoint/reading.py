@@ -85,9 +85,7 @@ class Reader:
         )
         entries = [(id_from(task), *entry) for task, blob in tasks for entry in entries_from(blob)]
         lists = {
-            name: ranges
-            for name, number in cells.items()
-            if (ranges := ranges_in(contents[number].data)) is not None
+            name: ranges for name, number in cells.items() if (ranges := ranges_in(contents[number].data)) is not None
         }
         shown = {name: self._known_part(mark, (found.thread_id, found.ns, name), lists[name]) for name in lists}
         written = [number for _, _, kind, payload in entries for number in _numbers(kind, payload)]
@@ -206,9 +204,7 @@ class Reader:
 
     # --- cells ------------------------------------------------------------------
 
-    def contents(
-        self, mark: Mark, cells: Collection[int | tuple[int, bytes]]
-    ) -> Work[dict[int, Content]]:
+    def contents(self, mark: Mark, cells: Collection[int | tuple[int, bytes]]) -> Work[dict[int, Content]]:
         """What cells say, by number."""
         known: dict[int, Content] = {}
         missing: list[int] = []
@@ -247,8 +243,8 @@ def _chain(mark: Mark, numbers: Collection[int]) -> Sql:
         "WITH RECURSIVE chain (place, base) AS ("
         f"SELECT place, base FROM loopwright_cells WHERE place IN ({marks(len(numbers))}) UNION "
         "SELECT c.place, c.base FROM chain JOIN loopwright_cells c ON c.place = ? + chain.base) "
-        "SELECT c.place, c.base, c.prefix, c.suffix, c.blob FROM chain JOIN loopwright_cells c ON c.place = chain.place "
-        "ORDER BY c.place",
+        "SELECT c.place, c.base, c.prefix, c.suffix, c.blob FROM chain "
+        "JOIN loopwright_cells c ON c.place = chain.place ORDER BY c.place",
         (*(origin + number for number in numbers), origin),
     )
 

@@ -373,8 +373,8 @@ class Rows:
         """The content of a cell that shows these messages, and what is then known of them."""
         if draft.lines is not None and draft.lines.mark != thread.mark:
             draft = self._drafts.anew(draft)
-        if draft.lines is None and last is not None:
-            known = {**(yield from self._items_of(thread, last)), **known}
+        if last is not None and not draft.ranges.length:
+            known = {**(yield from self._items_again(thread, draft, last)), **known}
         size = 0 if draft.lines is None else draft.lines.size
         numbers: list[int] = []
         for entry in draft.rest:
@@ -390,11 +390,15 @@ class Rows:
             lines = draft.lines  # an older version of what is known
         return ranges.content(draft.kind), lines
 
-    def _items_of(self, thread: Thread, cell: _Shown) -> Work[dict[bytes, int]]:
-        """The messages that a cell shows, as bytes: a list that somebody else has made may have them again."""
-        content = yield from self._content(thread, cell)
+    def _items_again(self, thread: Thread, draft: Messages, last: _Shown) -> Work[dict[bytes, int]]:
+        """The messages of the last version, as bytes, if the draft has more that are unknown than were added.
+
+        It was rebuilt, or somebody else has made it, of the same messages as other objects.
+        """
+        content = yield from self._content(thread, last)
         ranges = ranges_in(content.data)
-        if ranges is None:
+        unknown = sum(isinstance(entry, bytes) for entry in draft.rest)
+        if ranges is None or unknown <= max(draft.length - ranges.length, 0):
             return {}
         wanted = set(ranges)
         items = yield from self.reader.items(thread.mark, ranges.runs())

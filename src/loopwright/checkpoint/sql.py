@@ -10,7 +10,7 @@ I/O; a driver runs each in one transaction. Rules of that conversation:
 - a `Deed` makes a fresh `Work` each time it is called, so a driver may begin anew as long as nothing is committed.
 
 Tables, all with the prefix `loopwright_`. A place is `thread << 32 | number`, so that what belongs to a thread lies
-together and is found by one comparison:
+together and is found by one comparison.
 
 | table | a row is | columns worth a word |
 | --- | --- | --- |
@@ -30,7 +30,19 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from loopwright.errors import SaverError
 
-__all__ = ["COMMIT", "POSTGRES", "SCHEMA_VERSION", "SQLITE", "Deed", "Dialect", "Row", "Sql", "Work", "prepare"]
+__all__ = [
+    "COMMIT",
+    "POSTGRES",
+    "SCHEMA_VERSION",
+    "SQLITE",
+    "Deed",
+    "Dialect",
+    "Row",
+    "Sql",
+    "Work",
+    "nothing",
+    "prepare",
+]
 
 T = TypeVar("T")
 Row: TypeAlias = tuple[Any, ...]
@@ -90,6 +102,11 @@ def _tables(dialect: Dialect) -> list[str]:
 _STEPS: Final[tuple[Callable[[Dialect], list[str]], ...]] = (_tables,)
 """Step n makes version n + 1 of the tables from version n. A step that was released is never changed."""
 SCHEMA_VERSION: Final = len(_STEPS)
+
+
+def nothing() -> Work[None]:
+    """A work that does nothing, for what comes after works."""
+    yield from ()
 
 
 def prepare(dialect: Dialect) -> Work[None]:

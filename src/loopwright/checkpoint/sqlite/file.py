@@ -19,6 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, TypeVar, cast
 
@@ -26,7 +27,7 @@ from loopwright.checkpoint.sql import COMMIT, SQLITE, Deed, Work, prepare
 from loopwright.checkpoint.sqlite.errors import is_busy, told
 from loopwright.errors import SaverError
 
-__all__ = ["MEMORY", "File"]
+__all__ = ["MEMORY", "SCRUB", "VACUUM", "File"]
 
 T = TypeVar("T")
 
@@ -38,8 +39,17 @@ _IDLE: Final = 4
 """Reading connections that are kept."""
 _PAUSE: Final = 0.004
 """Seconds between two tries for a lock, at most."""
-_SHUTDOWN: Final = 10.0
+_SHUTDOWN: Final = 5.0
 """Seconds that closing waits for works that are under way."""
+
+SCRUB: Final = 1
+"""Of a work: it removes what shall not be found in the file any more."""
+VACUUM: Final = 2
+"""The same, however large the file is."""
+_SMALL: Final = 64 << 20
+"""Bytes of a file that is written anew whenever a thread is deleted: that takes well under a second."""
+_TRIES: Final = 250
+"""How often the log is found in use before it is left for later."""
 
 _left_behind: Final[list[Any]] = []
 """What a forked child has of its parent's: to close it would hurt the parent."""
@@ -48,11 +58,11 @@ _left_behind: Final[list[Any]] = []
 class _Job(Generic[T]):
     """A work that waits for its turn, and whoever waits for the work."""
 
-    def __init__(self, deed: Deed[T], *, scrub: bool = False) -> None:
+    def __init__(self, deed: Deed[T], scrub: int = 0) -> None:
         self.deed: Final = deed
         self.scrub: Final = scrub
-        """Whether it removes what shall not be found in the file any more."""
         self.work: Work[T] | None = None
+        """What is left of it when all is written."""
         self._value: T | None = None
         self._error: BaseException | None = None
         self._done: Callable[[], object] | None = None
@@ -63,16 +73,16 @@ class _Job(Generic[T]):
         if done is not None:
             done()
 
-    def wait(self, start: Callable[[_Job[T]], None]) -> T:
+    def wait(self, start: Callable[[_Job[T]], object]) -> T:
         """Begin, and wait on this thread."""
         lock = threading.Lock()
         lock.acquire()
         self._done = lock.release
         start(self)
-        lock.acquire()
+        lock.acquire()  # a second time: until it is done
         return self._result()
 
-    async def awaited(self, start: Callable[[_Job[T]], None]) -> T:
+    async def awaited(self, start: Callable[[_Job[T]], object]) -> T:
         """Begin, and wait in this task. Cancelling it stops the waiting, not the work."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
@@ -106,15 +116,23 @@ class _Helper:
         self._run: Final = run
         self._finish: Final = finish
         self._jobs: Final[SimpleQueue[_Job[Any] | None]] = SimpleQueue()
+        self._gate: Final = threading.Lock()
+        self._ends = False
         self.thread: Final = threading.Thread(target=self._loop, name=name, daemon=True)
         self.thread.start()
 
-    def start(self, job: _Job[Any]) -> None:
-        self._jobs.put(job)
+    def start(self, job: _Job[Any]) -> bool:
+        """Take a job; False if this thread is about to end."""
+        with self._gate:
+            if not self._ends:
+                self._jobs.put(job)
+            return not self._ends
 
     def stop(self) -> None:
         """End after what waits already."""
-        self._jobs.put(None)
+        with self._gate:
+            self._ends = True
+            self._jobs.put(None)
         if threading.current_thread() is not self.thread:  # it may be the one that collects the saver
             self.thread.join(_SHUTDOWN)
 
@@ -159,16 +177,13 @@ class File:
 
     # --- running works ----------------------------------------------------------
 
-    def write(self, deed: Deed[T], *, scrub: bool = False) -> T:
+    def write(self, deed: Deed[T], *, scrub: int = 0) -> T:
         """Run a work that writes; returns when what it wrote is on disk."""
-        helper = self._helper(writes=True)
-        if threading.current_thread() is helper.thread:
-            raise SaverError(f"{self._name} was asked to write by what it was just writing.")
-        return _Job(deed, scrub=scrub).wait(helper.start)
+        return _Job(deed, scrub).wait(self._start_writing)
 
-    async def awrite(self, deed: Deed[T], *, scrub: bool = False) -> T:
+    async def awrite(self, deed: Deed[T], *, scrub: int = 0) -> T:
         """The same, for asyncio."""
-        return await _Job(deed, scrub=scrub).awaited(self._helper(writes=True).start)
+        return await _Job(deed, scrub).awaited(self._start_writing)
 
     def read(self, deed: Deed[T]) -> T:
         """Run a work that reads, in one snapshot."""
@@ -179,23 +194,34 @@ class File:
 
     async def aread(self, deed: Deed[T]) -> T:
         """The same, for asyncio."""
-        return await _Job(deed).awaited(self._helper(writes=self.path == MEMORY).start)
+        return await _Job(deed).awaited(self._start_writing if self.path == MEMORY else self._start_reading)
+
+    def _start_writing(self, job: _Job[Any]) -> None:
+        helper = self._helper(writes=True)
+        if threading.current_thread() is helper.thread:
+            raise SaverError(f"{self._name} was asked to write by what it was just writing.")
+        while not helper.start(job):
+            helper = self._helper(writes=True)
+
+    def _start_reading(self, job: _Job[Any]) -> None:
+        while not self._helper(writes=False).start(job):
+            pass
 
     def close(self) -> None:
         """Finish what waits, and let go of connections and threads. Does nothing in a forked child."""
-        with self._lock:
-            if self._process != os.getpid():
-                return
+        if self._process != os.getpid():
+            return
+        with self._lock:  # whoever uses it meanwhile opens it again after that
             writer, reader = self._writer, self._reader
             self._writer = self._reader = None
             self._was_closed = True
-        for helper in (reader, writer):
-            if helper is not None:
-                helper.stop()
-        if writer is None:
-            self._close_writing()
-        while self._idle:
-            self._idle.popleft().close()
+            for helper in (reader, writer):
+                if helper is not None:
+                    helper.stop()
+            if writer is None:
+                self._close_writing()
+            while self._idle:
+                self._idle.popleft().close()
 
     # --- opening ----------------------------------------------------------------
 
@@ -275,7 +301,7 @@ class File:
         connection, self._writing = self._writing, None
         if connection is not None:
             if self._unscrubbed:
-                self._scrub(connection)
+                self._scrub(connection, 0)
             connection.close()
 
     # --- writing, on its thread -------------------------------------------------
@@ -310,13 +336,15 @@ class File:
                 return False
             jobs[0].settle(None, self._translated(error))
             return True
+        scrub = max((job.scrub for job, _ in done), default=0)
+        trouble = self._scrub(connection, scrub) if scrub or self._unscrubbed else None
         for job, error in failed:
             job.settle(None, error)
         for job, value in done:
-            _finish(job, value)
-        self._unscrubbed |= any(job.scrub for job in jobs)
-        if self._unscrubbed:
-            self._scrub(connection)
+            if job.scrub == VACUUM and trouble is not None:
+                job.settle(None, self._translated(trouble))
+            else:
+                _finish(job, value)
         return True
 
     def _roll_back(self, connection: sqlite3.Connection | None) -> None:
@@ -332,11 +360,28 @@ class File:
                 with contextlib.suppress(sqlite3.Error):
                     connection.close()
 
-    def _scrub(self, connection: sqlite3.Connection) -> None:
-        """Bring the log into the file and empty it: what was deleted stands in old frames there."""
-        with contextlib.suppress(sqlite3.Error):
-            busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            self._unscrubbed = bool(busy)
+    def _scrub(self, connection: sqlite3.Connection, scrub: int) -> Exception | None:
+        """Leave no bytes of what was deleted; returns what went wrong.
+
+        SQLite writes zeros over deleted rows, but its pages may hold copies from when rows moved: only to write the
+        file anew is sure. In a large file that is left to `VACUUM`. What was deleted also stands in the log, until that
+        is emptied; while another process reads from it, that is left for the next write.
+        """
+        if self.path == MEMORY:
+            return None
+        try:
+            if scrub == VACUUM or (scrub and Path(self.path).stat().st_size <= _SMALL):
+                self._patiently(connection, "VACUUM")
+            self._unscrubbed = True
+            for _ in range(_TRIES if scrub else 1):
+                busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                if not busy:
+                    self._unscrubbed = False
+                    break
+                time.sleep(_PAUSE)
+        except (sqlite3.Error, OSError) as error:
+            return error
+        return None
 
     def _translated(self, error: BaseException) -> BaseException:
         if isinstance(error, sqlite3.Error):

@@ -14,8 +14,8 @@ from loopwright.checkpoint.base import BaseCheckpointSaver, Record, SizeReport, 
 from loopwright.checkpoint.codec import Codec
 from loopwright.checkpoint.keeping import Keeping
 from loopwright.checkpoint.rows import PAGE, Place, Rows
-from loopwright.checkpoint.sql import SQLITE
-from loopwright.checkpoint.sqlite.file import MEMORY, File
+from loopwright.checkpoint.sql import SQLITE, nothing
+from loopwright.checkpoint.sqlite.file import MEMORY, SCRUB, VACUUM, File
 from loopwright.errors import SaverError, UsageError
 
 __all__ = ["AsyncSqliteSaver", "SqliteSaver"]
@@ -162,11 +162,15 @@ class SqliteSaver(BaseCheckpointSaver):
     # --- whole threads ----------------------------------------------------------
 
     def delete_thread(self, thread_id: str) -> None:
-        """Forget a thread. None of its rows is left, and none of its bytes, neither in the file nor in its log."""
-        self._file.write(self._keeping.delete(thread_id), scrub=True)
+        """Forget a thread. None of its rows is left.
+
+        In a file of up to 64 MB none of its bytes is left either. In a larger one, SQLite's pages may hold copies of
+        some of them until `vacuum` is called: that writes the file anew.
+        """
+        self._file.write(self._keeping.delete(thread_id), scrub=SCRUB)
 
     async def adelete_thread(self, thread_id: str) -> None:
-        await self._file.awrite(self._keeping.delete(thread_id), scrub=True)
+        await self._file.awrite(self._keeping.delete(thread_id), scrub=SCRUB)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         self._file.write(self._keeping.copy(source_thread_id, target_thread_id))
@@ -183,7 +187,10 @@ class SqliteSaver(BaseCheckpointSaver):
         older_than: datetime | None = None,
     ) -> int:
         deeds = self._keeping.prune(thread_ids, strategy, keep, older_than)
-        return sum(self._file.write(deed, scrub=True) for deed in deeds)
+        removed = sum(self._file.write(deed) for deed in deeds)
+        if strategy == "delete":
+            self._file.write(nothing, scrub=SCRUB)
+        return removed
 
     async def aprune(
         self,
@@ -194,7 +201,18 @@ class SqliteSaver(BaseCheckpointSaver):
         older_than: datetime | None = None,
     ) -> int:
         deeds = self._keeping.prune(thread_ids, strategy, keep, older_than)
-        return sum([await self._file.awrite(deed, scrub=True) for deed in deeds])
+        removed = sum([await self._file.awrite(deed) for deed in deeds])
+        if strategy == "delete":
+            await self._file.awrite(nothing, scrub=SCRUB)
+        return removed
+
+    def vacuum(self) -> None:
+        """Write the file anew: it shrinks, and no bytes of what was deleted are left. Needs its size again on disk."""
+        self._file.write(nothing, scrub=VACUUM)
+
+    async def avacuum(self) -> None:
+        """The same, for asyncio."""
+        await self._file.awrite(nothing, scrub=VACUUM)
 
 
 AsyncSqliteSaver = SqliteSaver
