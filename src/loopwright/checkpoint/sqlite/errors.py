@@ -8,27 +8,33 @@ from typing import Final
 
 from loopwright.errors import SaverError
 
-__all__ = ["is_busy", "told"]
+__all__ = ["is_busy", "is_passing", "told"]
 
 _PRIMARY: Final = 0xFF
 """Of an extended error code, the bits that say what kind it is."""
 
+_RIGHTS: Final = "Let this process write to the file, to its -wal and -shm files and to its folder, and call again"
 _REMEDIES: Final = {
     sqlite3.SQLITE_FULL: "there is no room for it. Free some on the disk, and call again",
-    sqlite3.SQLITE_READONLY: "it is read-only. Let this process write to the file and to its folder, and call again",
+    sqlite3.SQLITE_READONLY: f"it is read-only. {_RIGHTS}",
     sqlite3.SQLITE_NOTADB: "it is no SQLite database. Name another file, or move this one away",
     sqlite3.SQLITE_CORRUPT: "it is damaged. Restore it from a backup, or save what is left: sqlite3 FILE .recover",
     sqlite3.SQLITE_IOERR: "it cannot be read or written. Look at the disk, its quota and limits, and call again",
     sqlite3.SQLITE_BUSY: "another program has kept it locked all the time. Let that one finish, and call again",
     sqlite3.SQLITE_LOCKED: "another program has kept it locked all the time. Let that one finish, and call again",
-    sqlite3.SQLITE_PERM: "this process may not use it. Let it write to the file and to its folder, and call again",
-    sqlite3.SQLITE_AUTH: "this process may not use it. Let it write to the file and to its folder, and call again",
+    sqlite3.SQLITE_PERM: f"this process may not use it. {_RIGHTS}",
+    sqlite3.SQLITE_AUTH: f"this process may not use it. {_RIGHTS}",
 }
 
 
 def is_busy(error: sqlite3.Error) -> bool:
     """Whether it would go if somebody else were not at it."""
     return _kind(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def is_passing(error: sqlite3.Error) -> bool:
+    """Whether the connection it came from is as good as before."""
+    return is_busy(error) or _kind(error) == sqlite3.SQLITE_FULL
 
 
 def told(name: str, path: str, error: Exception) -> SaverError:
@@ -42,7 +48,7 @@ def told(name: str, path: str, error: Exception) -> SaverError:
         remedy = (
             f"it cannot be opened: there is no folder {str(folder)!r}. Make it, and call again"
             if not folder.is_dir()
-            else "it cannot be opened. Let this process write to the file and to its folder, and call again"
+            else f"it cannot be opened. {_RIGHTS}"
         )
     if remedy is None:
         remedy = "SQLite cannot do what was asked of it"

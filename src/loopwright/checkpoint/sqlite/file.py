@@ -24,7 +24,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, TypeVar, cast
 
 from loopwright.checkpoint.sql import COMMIT, SQLITE, Deed, Work, prepare
-from loopwright.checkpoint.sqlite.errors import is_busy, told
+from loopwright.checkpoint.sqlite.errors import is_busy, is_passing, told
 from loopwright.errors import SaverError
 
 __all__ = ["MEMORY", "SCRUB", "VACUUM", "File"]
@@ -331,7 +331,7 @@ class File:
             if connection.in_transaction:
                 connection.execute("COMMIT")
         except BaseException as error:  # noqa: BLE001 - the thread must live, and each job must hear
-            self._roll_back(connection)
+            self._roll_back(connection, error)
             if len(jobs) > 1:
                 return False
             jobs[0].settle(None, self._translated(error))
@@ -347,18 +347,18 @@ class File:
                 _finish(job, value)
         return True
 
-    def _roll_back(self, connection: sqlite3.Connection | None) -> None:
-        """After an error. A connection that cannot even do this is given up; the next work opens another."""
+    def _roll_back(self, connection: sqlite3.Connection | None, error: BaseException) -> None:
+        """After an error. A connection that may not be good any more is given up; the next work opens another."""
         if connection is None:
             return
-        try:
+        with contextlib.suppress(sqlite3.Error):
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-        except sqlite3.Error:
-            if self.path != MEMORY:
-                self._writing = None
-                with contextlib.suppress(sqlite3.Error):
-                    connection.close()
+            if self.path == MEMORY or not isinstance(error, sqlite3.Error) or is_passing(error):
+                return
+        self._writing = None
+        with contextlib.suppress(sqlite3.Error):
+            connection.close()
 
     def _scrub(self, connection: sqlite3.Connection, scrub: int) -> Exception | None:
         """Leave no bytes of what was deleted; returns what went wrong.
