@@ -108,11 +108,10 @@ saver = SqliteSaver(path)
 saver.save(Record(id="c1", thread_id="t"))
 saver.close()
 os.chmod(path, 0o400)
-for attempt in (lambda: saver.save(Record(id="c2", thread_id="t")), lambda: SqliteSaver(path)):
-    try:
-        attempt()
-    except SaverError as error:
-        print(error)
+try:
+    saver.save(Record(id="c2", thread_id="t"))
+except SaverError as error:
+    print(error)
 for name in os.listdir(os.path.dirname(path)):
     os.chmod(os.path.join(os.path.dirname(path), name), 0o600)
 saver.save(Record(id="c3", thread_id="t"))
@@ -133,11 +132,10 @@ def test_a_file_that_is_read_only_and_a_folder_too():
     with tempfile.TemporaryDirectory() as folder:
         out = run(NO_RIGHTS, f"{folder}/threads.sqlite").splitlines()
 
-    assert len(out) == 4
+    assert len(out) == 3
     assert "it is read-only. Let this process write to the file" in out[0]
-    assert "it is read-only. Let this process write to the file" in out[1]
-    assert out[2] == "['c3', 'c1']"
-    assert "it cannot be opened. Let this process write to the file" in out[3]
+    assert out[1] == "['c3', 'c1']"
+    assert "it cannot be opened. Let this process write to the file" in out[2]
 
 
 # --- no room ---------------------------------------------------------------------
