@@ -164,3 +164,41 @@ class Thread:
     def close(self):
         if self.context is not None:
             self.context.__exit__(None, None, None)
+
+
+class Store:
+    """The saver alone: what LangGraph's loop asks of it in a step."""
+
+    def __init__(self, path):
+        from langgraph.checkpoint.base import empty_checkpoint
+        from langgraph.checkpoint.base.id import uuid6
+        from langgraph.checkpoint.sqlite import SqliteSaver
+
+        self.context = SqliteSaver.from_conn_string(path)
+        self.saver = self.context.__enter__()
+        self.empty, self.new_id = empty_checkpoint, uuid6
+        self.step_number, self.history = 0, []
+        self.config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+
+    def step(self):
+        number = self.step_number = self.step_number + 1
+        message = AIMessage(content="word " * 20, id=f"m{number}", usage_metadata=_USAGE)
+        if number > 1:
+            self.saver.put_writes(self.config, [("messages", [message])], f"task-{number}")
+        self.history = [*self.history, message]
+        versions = {"messages": str(number), "steps": str(number)}
+        checkpoint = {
+            **self.empty(),
+            "id": str(self.new_id(clock_seq=number)),
+            "channel_values": {"messages": self.history, "steps": number},
+            "channel_versions": versions,
+        }
+        metadata = {"source": "loop", "step": number, "parents": {}}
+        self.config = self.saver.put(self.config, checkpoint, metadata, versions)
+
+    def load(self):
+        config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        return len(self.saver.get_tuple(config).checkpoint["channel_values"]["messages"])
+
+    def close(self):
+        self.context.__exit__(None, None, None)
