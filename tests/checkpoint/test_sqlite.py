@@ -13,12 +13,12 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import rule
 
+from loopwright.checkpoint.conformance import SaverConformance
+from loopwright.checkpoint.conformance.records import ids, loaded, record, said
 from loopwright.checkpoint.sqlite import AsyncSqliteSaver, SqliteSaver, aio
 from loopwright.errors import SaverError, ThreadConflictError, UsageError
 from loopwright.messages import AIMessage, HumanMessage, RemoveMessage
 from loopwright.messages.history import add_messages
-from tests.checkpoint.contract import SaverContract
-from tests.checkpoint.records import ids, loaded, record, said
 from tests.checkpoint.test_threads_as_machine import Threads
 
 
@@ -33,18 +33,21 @@ def saver(path):
         yield saver
 
 
-class TestSqliteSaver(SaverContract):
-    @pytest.fixture
-    def saver(self, tmp_path):
-        with SqliteSaver(tmp_path / "threads.sqlite") as saver:
-            yield saver
+class TestSqliteSaver(SaverConformance):
+    many = 3000
+
+    def make_saver(self, folder):
+        return SqliteSaver(folder / "threads.sqlite")
+
+    def reopen(self, saver):
+        return SqliteSaver(saver._file.path)
 
 
-class TestSqliteSaverInMemory(SaverContract):
-    @pytest.fixture
-    def saver(self):
-        with SqliteSaver(":memory:") as saver:
-            yield saver
+class TestSqliteSaverInMemory(SaverConformance):
+    many = 1000
+
+    def make_saver(self, folder):
+        return SqliteSaver(":memory:")
 
 
 class ThreadsOnDisk(Threads):
@@ -210,7 +213,7 @@ def test_a_rebuilt_history_stores_only_what_is_new(path, saver):
 
     assert rows_of(path, "SELECT COUNT(*) FROM loopwright_items") == [(11,)]
     assert said(loaded(saver).values["messages"]) == ["0", "1", "2", "4", "new", "6", "7", "8", "9"]
-    assert said(loaded(saver, "t", "c1").values["messages"]) == [str(number) for number in range(10)]
+    assert said(loaded(saver, id="c1").values["messages"]) == [str(number) for number in range(10)]
 
 
 def test_a_value_that_grows_is_stored_by_what_was_added(path, saver):
@@ -222,7 +225,7 @@ def test_a_value_that_grows_is_stored_by_what_was_added(path, saver):
 
     sizes = rows_of(path, "SELECT SUM(LENGTH(blob)), MAX(LENGTH(blob)) FROM loopwright_cells")
     assert sizes[0][0] < 3 * sizes[0][1]
-    assert loaded(saver, "t", "c50").values["log"] == log[:149]
+    assert loaded(saver, id="c50").values["log"] == log[:149]
     with SqliteSaver(path) as other:
         assert loaded(other).values["log"] == log
 

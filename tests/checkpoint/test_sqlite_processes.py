@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
+from loopwright.checkpoint.conformance.records import ids, loaded, record, said
 from loopwright.checkpoint.sqlite import SqliteSaver
 from loopwright.errors import SaverError
-from tests.checkpoint.records import ids, loaded, record, said
 
 
 @pytest.fixture

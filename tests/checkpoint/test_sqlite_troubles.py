@@ -10,12 +10,12 @@ import tempfile
 
 import pytest
 
+from loopwright.checkpoint.conformance.records import ids, loaded, record, said
 from loopwright.checkpoint.sql import SCHEMA_VERSION, SQLITE, Sql, prepare
 from loopwright.checkpoint.sqlite import SqliteSaver
 from loopwright.errors import SaverError, UnstorableError
 from loopwright.messages import HumanMessage
 from loopwright.messages.history import add_messages
-from tests.checkpoint.records import ids, loaded, record, said
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_a_file_that_may_not_grow(path):
     saver.close()
     with SqliteSaver(path) as other:
         assert said(loaded(other).values["messages"]) == ["first", "second " * 20_000]
-        assert said(loaded(other, "t", "c3").values["messages"]) == ["first", "small"]
+        assert said(loaded(other, id="c3").values["messages"]) == ["first", "small"]
 
 
 async def test_one_that_finds_no_room_does_not_spoil_the_others_of_its_transaction(path):

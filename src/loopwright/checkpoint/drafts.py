@@ -55,6 +55,8 @@ class Messages(NamedTuple):
     """Numbers of the first messages."""
     rest: list[int | bytes]
     """Number or bytes of each further one."""
+    whole: bool
+    """`Lines.whole`."""
 
 
 Draft: TypeAlias = bytes | Messages
@@ -98,14 +100,17 @@ class Drafts:
 
     def anew(self, draft: Messages) -> Messages:
         """The same messages, with nothing known of them."""
+        before = self._codec.registry.placeholders
         rest: list[int | bytes] = [self._codec.encode_message(message) for message in draft.items[: draft.length]]
-        return draft._replace(lines=None, ranges=Ranges(), rest=rest)
+        whole = self._codec.registry.placeholders == before
+        return draft._replace(lines=None, ranges=Ranges(), rest=rest, whole=whole)
 
     def _messages(
         self, kind: bytes, items: list[BaseMessage], length: int, buffer: Buffer | None, path: str, key: Key
     ) -> Messages | None:
         """None if not all of them are messages."""
         lines = self._known.lines.get(key)
+        before = self._codec.registry.placeholders
         ranges = Ranges()
         numbers: dict[int, int] = {}
         if lines is not None:
@@ -122,7 +127,8 @@ class Drafts:
                 rest.append(self._codec.encode_message(message, f"{path}[{index}]"))
             else:
                 return None
-        return Messages(kind, items, length, buffer, lines, ranges, rest)
+        whole = self._codec.registry.placeholders == before and (lines is None or lines.whole)
+        return Messages(kind, items, length, buffer, lines, ranges, rest, whole)
 
     def written(self, channel: str, value: Any) -> Written:
         """One entry of what a task has written. A message without an id will be another one in the state."""

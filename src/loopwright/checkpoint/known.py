@@ -47,6 +47,8 @@ class Lines(NamedTuple):
     ranges: Ranges
     size: int
     """Bytes of the items."""
+    whole: bool = True
+    """Whether all of it could be read; else it is good for numbers only, and whoever loads it must be told."""
 
 
 class Step(NamedTuple):

@@ -92,15 +92,14 @@ class Reader:
         missing = [run for name, ranges in lists.items() for run in ranges.from_(shown[name][1]).runs()]
         blobs = yield from self.items(mark, [*missing, *((number, 1) for number in written)])
         lost: list[Unreadable] = []
-        messages = _Messages(self._codec, blobs, lost)
-
         values: dict[str, Any] = {}
         for name, number in cells.items():
             if name in lists:
                 key = (found.thread_id, found.ns, name)
                 is_history = contents[number].data[:1] == HISTORY
-                lines = self._lines(mark, lists[name], shown[name], messages, is_history=is_history)
-                if learn and not lost:  # what could not be read is to be told of again
+                lost_before = len(lost)
+                lines = self._lines(mark, name, lists[name], shown[name], blobs, lost, is_history=is_history)
+                if learn and len(lost) == lost_before:  # what could not be read is to be told of again
                     self._known.lines.put(key, lines, lines.size)
                 values[name] = _version(lines, lists[name].length)
             else:
@@ -112,7 +111,7 @@ class Reader:
             self._known.written.put(
                 (mark, found.ns), {blobs[n]: n for n in written}, sum(len(blobs[n]) for n in written)
             )
-        writes = [self._write(*entry, messages, lost) for entry in entries]
+        writes = [self._write(*entry, blobs, lost) for entry in entries]
         return self._record(found, body, cells, values, writes, lost)
 
     def _record(
@@ -147,19 +146,20 @@ class Reader:
             writes=writes,
             versions={**versions, **self.plain(body.versions, "versions")},
             versions_seen=self.plain(body.versions_seen, "versions_seen"),
-            account=None if body.account is None else self.plain(body.account, "account"),
+            account=None if body.account is None else decode(body.account, "account"),
             unreadable=lost,
             fence=found.fence,
         )
 
     def _write(
-        self, task: str, channel: str, kind: str, payload: Any, messages: _Messages, lost: list[Unreadable]
+        self, task: str, channel: str, kind: str, payload: Any, blobs: Mapping[int, bytes], lost: list[Unreadable]
     ) -> Write:
+        path = written_path(channel)
         if kind == VALUE:
-            return task, channel, self._codec.decode(payload, written_path(channel), lost)
+            return task, channel, self._codec.decode(payload, path, lost)
         if kind == MESSAGE:
-            return task, channel, messages[payload]
-        items = [messages[number] for number in Ranges(payload)]
+            return task, channel, self._codec.decode_message(_blob(blobs, payload), path, lost)
+        items = self._codec.decode_messages([_blob(blobs, number) for number in Ranges(payload)], path, lost)
         return task, channel, History(items) if kind == HISTORY.decode() else items
 
     # --- lists of messages ------------------------------------------------------
@@ -167,22 +167,31 @@ class Reader:
     def _known_part(self, mark: Mark, key: tuple[str, str, str], ranges: Ranges) -> tuple[Lines | None, int]:
         """What is remembered of a list, and how many messages of that are the first of these."""
         lines = self._known.lines.get(key)
-        if lines is None or lines.mark != mark:
+        if lines is None or lines.mark != mark or not lines.whole:
             return None, 0
         return lines, lines.ranges.common(ranges)
 
     def _lines(
-        self, mark: Mark, ranges: Ranges, known: tuple[Lines | None, int], messages: _Messages, *, is_history: bool
+        self,
+        mark: Mark,
+        name: str,
+        ranges: Ranges,
+        known: tuple[Lines | None, int],
+        blobs: Mapping[int, bytes],
+        lost: list[Unreadable],
+        *,
+        is_history: bool,
     ) -> Lines:
         """The list: the remembered one if it is that or the beginning of it, else a new one."""
         lines, same = known
         if lines is not None and same == ranges.length and (lines.buffer is not None) == is_history:
             return lines
-        items = [*lines.items[:same]] if lines is not None else []
-        items += [messages[number] for number in ranges.from_(same)]
-        size = sum(messages.size(number) for number in ranges.from_(same))
-        size += lines.size * same // max(lines.ranges.length, 1) if lines is not None else 0
-        return Lines(mark, items, Buffer(items) if is_history else None, ranges, size)
+        items, size = (
+            ([], 0) if lines is None else (lines.items[:same], lines.size * same // (lines.ranges.length or 1))
+        )
+        new = [_blob(blobs, number) for number in ranges.from_(same)]
+        items += self._codec.decode_messages(new, f'state["{name}"]', lost, same)
+        return Lines(mark, items, Buffer(items) if is_history else None, ranges, size + sum(map(len, new)))
 
     def items(self, mark: Mark, runs: Iterable[tuple[int, int]]) -> Work[dict[int, bytes]]:
         """The bytes of items, by number."""
@@ -249,26 +258,11 @@ def _chain(mark: Mark, numbers: Collection[int]) -> Sql:
     )
 
 
-class _Messages:
-    """Messages by number, each decoded once."""
-
-    def __init__(self, codec: Codec, blobs: Mapping[int, bytes], lost: list[Unreadable]) -> None:
-        self._codec: Final = codec
-        self._lost: Final = lost
-        self._blobs: Final = blobs
-        self._read: Final[dict[int, BaseMessage]] = {}
-
-    def __getitem__(self, number: int) -> BaseMessage:
-        message = self._read.get(number)
-        if message is None:
-            blob = self._blobs.get(number)
-            if blob is None:
-                raise SaverError(f"message {number} of a checkpoint is not there: the store is damaged.")
-            message = self._read[number] = self._codec.decode_message(blob, "message", self._lost)
-        return message
-
-    def size(self, number: int) -> int:
-        return len(self._blobs[number])
+def _blob(blobs: Mapping[int, bytes], number: int) -> bytes:
+    blob = blobs.get(number)
+    if blob is None:
+        raise SaverError(f"message {number} of a checkpoint is not there: the store is damaged.")
+    return blob
 
 
 def _numbers(kind: str, payload: Any) -> Iterable[int]:

@@ -385,7 +385,7 @@ class Rows:
             numbers.append(thread.item(entry) if number is None else number)
             size += len(entry)
         ranges = draft.ranges.then(numbers)
-        lines = Lines(thread.mark, draft.items, draft.buffer, ranges, size)
+        lines = Lines(thread.mark, draft.items, draft.buffer, ranges, size, draft.whole)
         if draft.lines is not None and draft.buffer is draft.lines.buffer and ranges.length < draft.lines.ranges.length:
             lines = draft.lines  # an older version of what is known
         return ranges.content(draft.kind), lines

@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-from loopwright.errors import SaverError
+from loopwright.errors import LoopwrightError, SaverError, UsageError
 
 __all__ = ["is_busy", "is_passing", "told"]
 
@@ -37,10 +37,12 @@ def is_passing(error: sqlite3.Error) -> bool:
     return is_busy(error) or _kind(error) == sqlite3.SQLITE_FULL
 
 
-def told(name: str, path: str, error: Exception) -> SaverError:
+def told(name: str, path: str, error: Exception) -> LoopwrightError:
     """The same error in our words."""
     if isinstance(error, SaverError):
         return SaverError(f"{name}: {error}")
+    if isinstance(error, UnicodeEncodeError):
+        return UsageError(f"{name}: the name {error.object!r} holds half a character, which no file can; use another.")
     kind = _kind(error)
     remedy = _REMEDIES.get(kind) if kind is not None else None
     if kind == sqlite3.SQLITE_CANTOPEN:

@@ -19,11 +19,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, TypeVar, cast
 
-from loopwright.checkpoint.sql import COMMIT, SQLITE, Deed, Work, prepare
+from loopwright.checkpoint.sql import COMMIT, SCHEMA_VERSION, SQLITE, Deed, Work, prepare
 from loopwright.checkpoint.sqlite.errors import is_busy, is_passing, told
 from loopwright.errors import SaverError
 
@@ -272,9 +273,10 @@ class File:
             self._patiently(connection, "PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             connection.execute("PRAGMA secure_delete = ON")
-            self._begin(connection)
-            _run_work(connection, lambda: prepare(SQLITE))
-            connection.execute("COMMIT")
+            if not _is_current(connection):
+                self._begin(connection)
+                _run_work(connection, partial(prepare, SQLITE))
+                connection.execute("COMMIT")
         except (sqlite3.Error, SaverError) as error:
             if connection is not None:
                 connection.close()
@@ -339,7 +341,7 @@ class File:
         scrub = max((job.scrub for job, _ in done), default=0)
         trouble = self._scrub(connection, scrub) if scrub or self._unscrubbed else None
         for job, error in failed:
-            job.settle(None, error)
+            job.settle(None, self._translated(error))
         for job, value in done:
             if job.scrub == VACUUM and trouble is not None:
                 job.settle(None, self._translated(trouble))
@@ -384,11 +386,12 @@ class File:
         return None
 
     def _translated(self, error: BaseException) -> BaseException:
-        if isinstance(error, sqlite3.Error):
-            translated = told(self._name, self.path, error)
-            translated.__cause__ = error
-            return translated
-        return error
+        """Our error for one of SQLite's; others as they are."""
+        if not isinstance(error, (sqlite3.Error, UnicodeEncodeError)):
+            return error
+        translated = told(self._name, self.path, error)
+        translated.__cause__ = error
+        return translated
 
     # --- reading ----------------------------------------------------------------
 
@@ -413,17 +416,24 @@ class File:
             self._patiently(connection, "SELECT 1 FROM loopwright_meta")  # here the snapshot is taken
             value = _run_work(connection, deed)
             connection.execute("COMMIT")
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised again, in our words
             if connection is not None:
                 connection.close()
-            if isinstance(error, sqlite3.Error):
-                raise told(self._name, self.path, error) from error
-            raise
+            raise self._translated(error) from error.__cause__
         if len(self._idle) < _IDLE:
             self._idle.append(connection)
         else:
             connection.close()
         return value
+
+
+def _is_current(connection: sqlite3.Connection) -> bool:
+    """Whether the tables are of this version; then nothing need be written, and nobody waited for."""
+    try:
+        rows = connection.execute("SELECT value FROM loopwright_meta WHERE name = 'schema'").fetchall()
+    except sqlite3.OperationalError:
+        return False
+    return rows == [(SCHEMA_VERSION,)]
 
 
 def _run_work(connection: sqlite3.Connection, deed: Deed[T]) -> T:
