@@ -6,7 +6,7 @@ from fake import INPUT_TOKENS, OUTPUT_TOKENS, SYSTEM_PROMPT, Script
 from langchain.agents import create_agent
 from langchain.tools import tool
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
@@ -166,6 +166,22 @@ class Thread:
             self.context.__exit__(None, None, None)
 
 
+def _said(number):
+    """A message of a conversation: in turn what a user, a model, a tool and a model say."""
+    call = f"call_{(number - 1) // 4}"
+    return (
+        lambda: HumanMessage("Please look up the item and tell me what the table says of it.", id=f"m{number}"),
+        lambda: AIMessage(
+            "",
+            id=f"m{number}",
+            tool_calls=[{"id": call, "name": "lookup", "args": {"query": "round-0", "limit": 5}}],
+            usage_metadata=_USAGE,
+        ),
+        lambda: ToolMessage("round-0: 5 rows", id=f"m{number}", tool_call_id=call, name="lookup"),
+        lambda: AIMessage("word " * 20, id=f"m{number}", usage_metadata=_USAGE),
+    )[(number - 1) % 4]()
+
+
 class Store:
     """The saver alone: what LangGraph's loop asks of it in a step."""
 
@@ -182,7 +198,7 @@ class Store:
 
     def step(self):
         number = self.step_number = self.step_number + 1
-        message = AIMessage(content="word " * 20, id=f"m{number}", usage_metadata=_USAGE)
+        message = _said(number)
         if number > 1:
             self.saver.put_writes(self.config, [("messages", [message])], f"task-{number}")
         self.history = [*self.history, message]

@@ -6,7 +6,7 @@ from fake import INPUT_TOKENS, OUTPUT_TOKENS, SYSTEM_PROMPT, Script
 
 from loopwright.agents import Limits, create_agent
 from loopwright.chat_models import BaseChatModel
-from loopwright.messages import AIMessage, AIMessageChunk, HumanMessage
+from loopwright.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 from loopwright.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from loopwright.tools import convert_to_openai_tool, tool
 
@@ -151,6 +151,22 @@ class Thread:
         self.saver.close()
 
 
+def _said(number):
+    """A message of a conversation: in turn what a user, a model, a tool and a model say."""
+    call = f"call_{(number - 1) // 4}"
+    return (
+        lambda: HumanMessage("Please look up the item and tell me what the table says of it.", id=f"m{number}"),
+        lambda: AIMessage(
+            "",
+            id=f"m{number}",
+            tool_calls=[{"id": call, "name": "lookup", "args": {"query": "round-0", "limit": 5}}],
+            usage_metadata=_USAGE,
+        ),
+        lambda: ToolMessage("round-0: 5 rows", id=f"m{number}", tool_call_id=call, name="lookup"),
+        lambda: AIMessage("word " * 20, id=f"m{number}", usage_metadata=_USAGE),
+    )[(number - 1) % 4]()
+
+
 class Store:
     """The saver alone: what the engine asks of it in a step."""
 
@@ -165,7 +181,7 @@ class Store:
 
     def step(self):
         number = self.step_number = self.step_number + 1
-        message = AIMessage(content="word " * 20, id=f"m{number}", usage_metadata=_USAGE)
+        message = _said(number)
         if self.parent:
             self.saver.save_writes("t", "", self.parent, f"task-{number}", [("messages", [message])])
         self.history = self.add(self.history, [message])

@@ -289,7 +289,7 @@ def time_of(text: str) -> int | str:
     """A moment as it is stored: in microseconds since 1970, if it is written the way we do."""
     try:
         moment = datetime.fromisoformat(text)
-        stored = round((moment - _EPOCH) / _MICROSECOND)
+        stored = (moment - _EPOCH) // _MICROSECOND
     except (ValueError, TypeError):
         return text
     return stored if time_from(stored) == text else text

@@ -108,10 +108,9 @@ class Reader:
         if learn:
             step = Step(found.space, found.number, body)
             self._known.steps.put((mark, found.ns, bytes(found.id)), step, 1)
-            self._known.written.put(
-                (mark, found.ns), {blobs[n]: n for n in written}, sum(len(blobs[n]) for n in written)
-            )
-        writes = [self._write(*entry, blobs, lost) for entry in entries]
+            known = dict(zip(map(bytes, _in_order(blobs, mark, Ranges().then(written))), written, strict=True))
+            self._known.written.put((mark, found.ns), known, sum(map(len, known)))
+        writes = [self._write(mark, *entry, blobs, lost) for entry in entries]
         return self._record(found, body, cells, values, writes, lost)
 
     def _record(
@@ -152,14 +151,22 @@ class Reader:
         )
 
     def _write(
-        self, task: str, channel: str, kind: str, payload: Any, blobs: Mapping[int, bytes], lost: list[Unreadable]
+        self,
+        mark: Mark,
+        task: str,
+        channel: str,
+        kind: str,
+        payload: Any,
+        blobs: Mapping[int, bytes],
+        lost: list[Unreadable],
     ) -> Write:
         path = written_path(channel)
         if kind == VALUE:
             return task, channel, self._codec.decode(payload, path, lost)
         if kind == MESSAGE:
-            return task, channel, self._codec.decode_message(_blob(blobs, payload), path, lost)
-        items = self._codec.decode_messages([_blob(blobs, number) for number in Ranges(payload)], path, lost)
+            (blob,) = _in_order(blobs, mark, Ranges([payload, 1]))
+            return task, channel, self._codec.decode_message(blob, path, lost)
+        items = self._codec.decode_messages(_in_order(blobs, mark, Ranges(payload)), path, lost)
         return task, channel, History(items) if kind == HISTORY.decode() else items
 
     # --- lists of messages ------------------------------------------------------
@@ -186,15 +193,16 @@ class Reader:
         lines, same = known
         if lines is not None and same == ranges.length and (lines.buffer is not None) == is_history:
             return lines
-        items, size = (
-            ([], 0) if lines is None else (lines.items[:same], lines.size * same // (lines.ranges.length or 1))
-        )
-        new = [_blob(blobs, number) for number in ranges.from_(same)]
+        items: list[BaseMessage] = []
+        size = 0
+        if lines is not None:
+            items, size = lines.items[:same], lines.size * same // (lines.ranges.length or 1)
+        new = _in_order(blobs, mark, ranges.from_(same))
         items += self._codec.decode_messages(new, f'state["{name}"]', lost, same)
         return Lines(mark, items, Buffer(items) if is_history else None, ranges, size + sum(map(len, new)))
 
     def items(self, mark: Mark, runs: Iterable[tuple[int, int]]) -> Work[dict[int, bytes]]:
-        """The bytes of items, by number."""
+        """The bytes of items, by place."""
         spans: list[list[int]] = []
         for start, count in sorted(runs):
             if spans and start <= spans[-1][1] + _NEAR:
@@ -208,7 +216,7 @@ class Reader:
                 "SELECT place, blob FROM loopwright_items WHERE place >= ? AND place < ?",
                 (origin + start, origin + end),
             )
-            found.update((place - origin, blob) for place, blob in rows)
+            found.update(rows)
         return found
 
     # --- cells ------------------------------------------------------------------
@@ -258,11 +266,16 @@ def _chain(mark: Mark, numbers: Collection[int]) -> Sql:
     )
 
 
-def _blob(blobs: Mapping[int, bytes], number: int) -> bytes:
-    blob = blobs.get(number)
-    if blob is None:
-        raise SaverError(f"message {number} of a checkpoint is not there: the store is damaged.")
-    return blob
+def _in_order(blobs: Mapping[int, bytes], mark: Mark, ranges: Ranges) -> list[bytes]:
+    """The bytes of messages, of those that were read by place."""
+    origin = mark.thread << NUMBER_BITS
+    try:
+        return [
+            blobs[place] for start, count in ranges.runs() for place in range(origin + start, origin + start + count)
+        ]
+    except KeyError as missing:
+        number = missing.args[0] - origin
+        raise SaverError(f"message {number} of a checkpoint is not there: the store is damaged.") from None
 
 
 def _numbers(kind: str, payload: Any) -> Iterable[int]:

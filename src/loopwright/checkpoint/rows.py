@@ -400,9 +400,9 @@ class Rows:
         unknown = sum(isinstance(entry, bytes) for entry in draft.rest)
         if ranges is None or unknown <= max(draft.length - ranges.length, 0):
             return {}
-        wanted = set(ranges)
         items = yield from self.reader.items(thread.mark, ranges.runs())
-        return {bytes(blob): number for number, blob in items.items() if number in wanted}
+        origin = thread.number << NUMBER_BITS
+        return {bytes(items[origin + number]): number for number in ranges}
 
     def _cell(self, thread: Thread, data: bytes, last: _Shown | None) -> Work[_Shown]:
         """A cell that says this: the last one, if it does."""
