@@ -161,7 +161,7 @@ def test_B44_what_a_tool_gave_is_on_disk_when_it_has_ended(path):
     assert ran == ["first", "second", "second"]
 
 
-def test_of_two_processes_on_one_thread_one_is_told(path):
+def test_B47_of_two_runs_that_read_the_same_one_is_told(path):
     """Before it has asked a model."""
     savers = SqliteSaver(path), SqliteSaver(path)
     models = [ScriptedModel("one", "two") for _ in savers]
@@ -183,7 +183,7 @@ def test_of_two_processes_on_one_thread_one_is_told(path):
         saver.close()
 
 
-def test_a_long_thread_takes_what_was_said_and_no_more_time_at_its_end(path):
+def test_B127_a_long_thread_takes_what_was_said_and_no_more_time_at_its_end(path):
     """200 turns of a user, a tool round and an answer, every checkpoint kept."""
     words = "word " * 19 + "end."
     script = (reply for _ in range(200) for reply in (call("look", city="Oslo"), say(words)))

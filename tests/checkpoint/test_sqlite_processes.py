@@ -21,7 +21,7 @@ def path(tmp_path):
 
 def start(program: str, *args: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", program, *map(str, args)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def printed(process: subprocess.Popen[str]) -> list[str]:
@@ -64,7 +64,7 @@ saver.close()
 )
 
 
-def test_four_processes_on_one_file(path):
+def test_B47_four_processes_on_one_file(path):
     """Each has a thread of its own, and all want one more: nobody sees a lock, and of each contest one wins."""
     processes = [start(WORKER, path, f"p{number}") for number in range(4)]
     won = [name for process in processes for name in printed(process)]
@@ -77,6 +77,49 @@ def test_four_processes_on_one_file(path):
         assert sorted(contended) == sorted(won)
         assert len(ids(saver.walk("contended"))) == len(won)
     assert len(won) >= 40
+
+
+AGENT = """
+import sys
+from loopwright.agents import create_agent
+from loopwright.checkpoint.sqlite import SqliteSaver
+from loopwright.errors import ThreadConflictError
+from loopwright.testing import ScriptedModel, call
+from loopwright.tools import tool
+
+@tool
+def work() -> str:
+    "Work."
+    print("at work", flush=True)
+    sys.stdin.readline()
+    return "worked"
+
+path, name = sys.argv[1:]
+agent = create_agent(ScriptedModel(call("work"), f"done by {name}"), [work], checkpointer=SqliteSaver(path))
+try:
+    print(agent.invoke({"messages": name}, {"configurable": {"thread_id": "t"}}).text)
+except ThreadConflictError as error:
+    print(error)
+agent.checkpointer.close()
+"""
+
+
+def test_B47_of_two_processes_at_work_on_one_thread_one_is_told(path):
+    """The second takes over while the first one's tool is at work; the first is told when it comes to save."""
+    first = start(AGENT, path, "first")
+    assert first.stdout is not None
+    assert first.stdout.readline() == "at work\n"
+    second = start(AGENT, path, "second")
+    assert second.stdout is not None
+    assert second.stdout.readline() == "at work\n"
+
+    told, _ = first.communicate("\n", timeout=60)
+    done, _ = second.communicate("\n", timeout=60)
+
+    assert told.startswith("Thread 't' was taken over by another run")
+    assert done == "done by second\n"
+    with SqliteSaver(path) as saver:
+        assert said(loaded(saver).values["messages"])[-4:] == ["second", "", "worked", "done by second"]
 
 
 def test_processes_that_open_a_new_file_at_once(path):
