@@ -41,6 +41,8 @@ TARGETS = (
     Target("the same, peak memory (MB)", "import", "with provider RSS MB", 45),
     Target("a fresh process that runs one round, wall (ms)", "fresh", "wall ms", 0.5, BEST),
     Target("a fresh process that runs one round, CPU (ms)", "fresh", "cpu ms", 0.5, BEST),
+    Target("a step saved on a thread of 1,000 messages, CPU (µs)", "writes", "last steps cpu us", 0.5, BEST),
+    Target("loading it, CPU (µs)", "writes", "load of 1000 messages cpu us", 0.1, BEST),
     Target("install with a provider, distributions", "install", "with provider: distributions", 15),
     Target("install with a provider (MB)", "install", "with provider: MB", 20),
     Target("an agent of five functions (µs)", "construct", "raw functions us", 1200),

@@ -33,10 +33,11 @@ GROUPS = (
     ("wire",),
     ("concurrency",),
     ("thread",),
+    ("writes",),
     ("install",),
 )
 SCENARIOS = tuple(scenario for group in GROUPS for scenario in group)
-MAX_REPS = {"thread": 2, "concurrency": 2, "construct_memory": 1, "install": 1}
+MAX_REPS = {"thread": 2, "writes": 2, "concurrency": 2, "construct_memory": 1, "install": 1}
 TIMEOUT = 1800  # seconds for one process
 
 # Printed by the measured process itself: a parent cannot tell a child's peak from its own.

@@ -38,6 +38,8 @@ CONCURRENT_ROUNDS = 5
 LATENCY = 0.05
 TURNS = 200
 EDGE_TURNS = 10
+MESSAGES = 1000
+EDGE_STEPS = 50
 
 
 # --- timing -----------------------------------------------------------------
@@ -308,11 +310,41 @@ def thread(peer):
     return result
 
 
+def writes(peer):
+    """A saver alone, on disk: a step (what its task wrote, then the checkpoint) on a short and on a long thread."""
+    if not hasattr(peer, "Store"):
+        return {}
+    result = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder, "store"))
+        store = peer.Store(path)
+        cpu, wall = [], []
+        for _ in range(MESSAGES):
+            wall_start, cpu_start = time.perf_counter(), time.process_time()
+            store.step()
+            cpu.append(time.process_time() - cpu_start)
+            wall.append(time.perf_counter() - wall_start)
+        for unit, values in ("cpu", cpu), ("wall", wall):
+            result[f"first steps {unit} us"] = statistics.median(values[1:EDGE_STEPS]) * 1e6
+            result[f"last steps {unit} us"] = statistics.median(values[-EDGE_STEPS:]) * 1e6
+        store.close()
+        result["stored KB"] = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()) / 1024
+
+        def load():
+            store = peer.Store(path)
+            found = store.load()
+            store.close()
+            assert found == MESSAGES, found
+
+        result[f"load of {MESSAGES} messages cpu us"] = cpu_seconds(load) * 1e6
+    return result
+
+
 def versions(peer):
     return {name: importlib.metadata.version(name) for name in peer.PACKAGES}
 
 
-SCENARIOS = (check, construct, construct_memory, loop, parallel, stream, wire, concurrency, thread, versions)
+SCENARIOS = (check, construct, construct_memory, loop, parallel, stream, wire, concurrency, thread, writes, versions)
 
 
 def main():

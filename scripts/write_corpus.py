@@ -1,9 +1,10 @@
-"""Write what the codec makes of the values in tests/checkpoint/corpus/values.py, for later versions to read.
+"""Write what this version stores of the values and threads in tests/checkpoint/corpus, for later versions to read.
 
     python scripts/write_corpus.py
 
 Adds what is new to the file of the codec's version. What stands there has been stored by somebody and never changes:
-if the codec writes it in another way now, this says so and writes nothing.
+if the codec writes it in another way now, this says so and writes nothing. A file of threads is written once for each
+version of the tables.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ sys.path.insert(0, str(ROOT))
 
 from loopwright.checkpoint.codec import VERSION, Codec  # noqa: E402 - the tests are found by the path above
 from loopwright.checkpoint.registry import Registry  # noqa: E402
+from loopwright.checkpoint.sql import SCHEMA_VERSION  # noqa: E402
+from loopwright.checkpoint.sqlite import SqliteSaver  # noqa: E402
+from tests.checkpoint.corpus.threads import live  # noqa: E402
 from tests.checkpoint.corpus.values import CLASSES, VALUES  # noqa: E402
 
 
@@ -31,6 +35,11 @@ def main() -> int:
         return 1
     path.write_text(json.dumps(now, indent=1) + "\n", encoding="ascii")
     print(f"{path.name}: {len(now)} values, {len(now) - len(written)} of them new")
+    threads = path.with_name(f"threads-{SCHEMA_VERSION}.sqlite")
+    if not threads.exists():
+        with SqliteSaver(threads) as saver:
+            live(saver)
+        print(f"{threads.name}: new")
     return 0
 
 

@@ -6,7 +6,7 @@ from fake import INPUT_TOKENS, OUTPUT_TOKENS, SYSTEM_PROMPT, Script
 from langchain.agents import create_agent
 from langchain.tools import tool
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
@@ -164,3 +164,57 @@ class Thread:
     def close(self):
         if self.context is not None:
             self.context.__exit__(None, None, None)
+
+
+def _said(number):
+    """A message of a conversation: in turn what a user, a model, a tool and a model say."""
+    call = f"call_{(number - 1) // 4}"
+    return (
+        lambda: HumanMessage("Please look up the item and tell me what the table says of it.", id=f"m{number}"),
+        lambda: AIMessage(
+            "",
+            id=f"m{number}",
+            tool_calls=[{"id": call, "name": "lookup", "args": {"query": "round-0", "limit": 5}}],
+            usage_metadata=_USAGE,
+        ),
+        lambda: ToolMessage("round-0: 5 rows", id=f"m{number}", tool_call_id=call, name="lookup"),
+        lambda: AIMessage("word " * 20, id=f"m{number}", usage_metadata=_USAGE),
+    )[(number - 1) % 4]()
+
+
+class Store:
+    """The saver alone: what LangGraph's loop asks of it in a step."""
+
+    def __init__(self, path):
+        from langgraph.checkpoint.base import empty_checkpoint
+        from langgraph.checkpoint.base.id import uuid6
+        from langgraph.checkpoint.sqlite import SqliteSaver
+
+        self.context = SqliteSaver.from_conn_string(path)
+        self.saver = self.context.__enter__()
+        self.empty, self.new_id = empty_checkpoint, uuid6
+        self.step_number, self.history = 0, []
+        self.config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+
+    def step(self):
+        number = self.step_number = self.step_number + 1
+        message = _said(number)
+        if number > 1:
+            self.saver.put_writes(self.config, [("messages", [message])], f"task-{number}")
+        self.history = [*self.history, message]
+        versions = {"messages": str(number), "steps": str(number)}
+        checkpoint = {
+            **self.empty(),
+            "id": str(self.new_id(clock_seq=number)),
+            "channel_values": {"messages": self.history, "steps": number},
+            "channel_versions": versions,
+        }
+        metadata = {"source": "loop", "step": number, "parents": {}}
+        self.config = self.saver.put(self.config, checkpoint, metadata, versions)
+
+    def load(self):
+        config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        return len(self.saver.get_tuple(config).checkpoint["channel_values"]["messages"])
+
+    def close(self):
+        self.context.__exit__(None, None, None)

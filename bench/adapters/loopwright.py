@@ -6,14 +6,14 @@ from fake import INPUT_TOKENS, OUTPUT_TOKENS, SYSTEM_PROMPT, Script
 
 from loopwright.agents import Limits, create_agent
 from loopwright.chat_models import BaseChatModel
-from loopwright.messages import AIMessage, AIMessageChunk, HumanMessage
+from loopwright.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 from loopwright.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from loopwright.tools import convert_to_openai_tool, tool
 
 PACKAGES = ["loopwright"]
 MODES = {"sync", "async"}
 STREAMS = {"sync", "async"}
-STORES = ["memory"]
+STORES = ["memory", "sqlite"]
 SHARED_AGENT = True
 
 # Counted as always, and never reached.
@@ -124,9 +124,14 @@ def wire(base_url):
 
 class Thread:
     def __init__(self, kind, path, script, tools):
-        from loopwright.checkpoint.memory import InMemorySaver
+        if kind == "memory":
+            from loopwright.checkpoint.memory import InMemorySaver
 
-        self.saver = InMemorySaver()
+            self.saver = InMemorySaver()
+        else:
+            from loopwright.checkpoint.sqlite import SqliteSaver
+
+            self.saver = SqliteSaver(path)
         self.agent = build(script, tools, checkpointer=self.saver)
         self.config = {"configurable": {"thread_id": "t"}}
 
@@ -143,4 +148,50 @@ class Thread:
         return self.saver.size_report()["bytes"]
 
     def close(self):
-        pass
+        self.saver.close()
+
+
+def _said(number):
+    """A message of a conversation: in turn what a user, a model, a tool and a model say."""
+    call = f"call_{(number - 1) // 4}"
+    return (
+        lambda: HumanMessage("Please look up the item and tell me what the table says of it.", id=f"m{number}"),
+        lambda: AIMessage(
+            "",
+            id=f"m{number}",
+            tool_calls=[{"id": call, "name": "lookup", "args": {"query": "round-0", "limit": 5}}],
+            usage_metadata=_USAGE,
+        ),
+        lambda: ToolMessage("round-0: 5 rows", id=f"m{number}", tool_call_id=call, name="lookup"),
+        lambda: AIMessage("word " * 20, id=f"m{number}", usage_metadata=_USAGE),
+    )[(number - 1) % 4]()
+
+
+class Store:
+    """The saver alone: what the engine asks of it in a step."""
+
+    def __init__(self, path):
+        from loopwright.checkpoint.base import Record
+        from loopwright.checkpoint.sqlite import SqliteSaver
+        from loopwright.ids import new_ordered_id
+        from loopwright.messages.history import add_messages
+
+        self.saver, self.record, self.new_id, self.add = SqliteSaver(path), Record, new_ordered_id, add_messages
+        self.parent, self.step_number, self.history = None, 0, []
+
+    def step(self):
+        number = self.step_number = self.step_number + 1
+        message = _said(number)
+        if self.parent:
+            self.saver.save_writes("t", "", self.parent, f"task-{number}", [("messages", [message])])
+        self.history = self.add(self.history, [message])
+        values = {"messages": self.history, "steps": number}
+        id = self.new_id()
+        self.saver.save(self.record(id=id, thread_id="t", parent_id=self.parent, step=number, values=values), values)
+        self.parent = id
+
+    def load(self):
+        return len(self.saver.load("t").values["messages"])
+
+    def close(self):
+        self.saver.close()

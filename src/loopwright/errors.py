@@ -29,6 +29,7 @@ LoopwrightError
 ├── ThreadConflictError             another writer was first on this thread
 ├── StoredDataError                 stored bytes that cannot be read: damaged, or of a later version
 │   └── UnknownTypeError            stored data names a class that is not there; names class and path
+├── SaverError                      the store's: a full disk, a locked file, a lost server; names it and the remedy
 └── InternalError                   ours: please report it
 
 Control flow is not an error. `GraphBubbleUp` and what derives from it (`GraphInterrupt`, `RunCancelled`) are
@@ -65,6 +66,7 @@ __all__ = [
     "PermissionDeniedError",
     "RateLimitError",
     "RunCancelled",
+    "SaverError",
     "ServerError",
     "StoredDataError",
     "StreamError",
@@ -265,6 +267,14 @@ class UnknownTypeError(StoredDataError):
     """A run would begin with stored data of a class that is not registered here. Names class, path and remedy.
 
     Nothing is lost: `get_state` shows the rest, and what is not understood is stored again as it was.
+    """
+
+
+class SaverError(LoopwrightError):
+    """A checkpoint saver's file or server cannot be used: full, locked, read-only, lost, of a newer version.
+
+    Nothing of the call is half stored. The text names the file or the server, never a password, and the remedy;
+    the same saver works again when the cause is gone.
     """
 
 

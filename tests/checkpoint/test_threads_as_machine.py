@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from loopwright.checkpoint.base import Record
+from loopwright.checkpoint.base import BaseCheckpointSaver, Record
 from loopwright.checkpoint.conformance.records import loaded
 from loopwright.checkpoint.memory import InMemorySaver
 from loopwright.errors import ThreadConflictError
@@ -23,9 +23,12 @@ values = st.recursive(st.integers() | st.text(max_size=3), lambda inner: st.list
 class Threads(RuleBasedStateMachine):
     """`model` holds, for each thread, its checkpoints in the order of saving, by id."""
 
+    def make_saver(self) -> BaseCheckpointSaver:
+        return InMemorySaver()
+
     def __init__(self):
         super().__init__()
-        self.saver = InMemorySaver()
+        self.saver = self.make_saver()
         self.ids = count()
         self.model: dict[str, dict[str, dict]] = {}
         self.heads: dict[str, str] = {}

@@ -16,17 +16,19 @@ every saver keeps:
   listed in `Record.unreadable`.
 - **Newest first.** `walk` goes by the order of saving, over all branches, and holds no lock while its reader thinks.
 
-A saver writes the plain methods; those beginning with `a` call them, and a saver that waits for a disk or a network
-overrides both. Every method may be called from any thread.
+A saver writes the plain methods. Those beginning with `a` call them: at once if the saver is `instant`, else on a
+helper thread; a saver that can do better overrides them. Every method may be called from any thread. Under asyncio a
+write that has begun goes on when the task that waits for it is cancelled.
 """
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, ClassVar, Literal, NamedTuple, Required, Self, TypedDict, cast
+from typing import Any, ClassVar, Literal, NamedTuple, ParamSpec, Required, Self, TypedDict, TypeVar, cast
 
 from loopwright.checkpoint.record import NO_ARG, Pending, Record, Write
 from loopwright.checkpoint.registry import Registry
@@ -48,6 +50,9 @@ __all__ = [
     "config_of",
     "require_thread_id",
 ]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Strategy = Literal["keep_latest", "delete"]
 _List = list  # the class below has a method of that name
@@ -99,7 +104,7 @@ class BaseCheckpointSaver(ABC):
     """Keeps the checkpoints of threads. See the top of this file for what every saver promises."""
 
     instant: ClassVar[bool] = False
-    """Whether the plain methods return at once, waiting for nothing: then they may be called on an event loop."""
+    """Whether the plain methods return at once, waiting for nothing: then they are called on the event loop itself."""
 
     _registry: Registry | None = None
 
@@ -260,13 +265,13 @@ class BaseCheckpointSaver(ABC):
     # --- the same for asyncio -------------------------------------------------
 
     async def aload(self, thread_id: str, ns: str = "", checkpoint_id: str | None = None) -> Record | None:
-        return self.load(thread_id, ns, checkpoint_id)
+        return await self._off_loop(self.load, thread_id, ns, checkpoint_id)
 
     async def aclaim(self, thread_id: str, seen: Record | None, run_id: str) -> int:
-        return self.claim(thread_id, seen, run_id)
+        return await self._off_loop(self.claim, thread_id, seen, run_id)
 
     async def asave(self, record: Record, changed: Collection[str] | None = None, claim: int | None = None) -> None:
-        self.save(record, changed, claim)
+        await self._off_loop(self.save, record, changed, claim)
 
     async def asave_writes(
         self,
@@ -277,7 +282,7 @@ class BaseCheckpointSaver(ABC):
         writes: Sequence[tuple[str, Any]],
         claim: int | None = None,
     ) -> None:
-        self.save_writes(thread_id, ns, checkpoint_id, task_id, writes, claim)
+        await self._off_loop(self.save_writes, thread_id, ns, checkpoint_id, task_id, writes, claim)
 
     async def awalk(
         self,
@@ -288,14 +293,15 @@ class BaseCheckpointSaver(ABC):
         filter: Mapping[str, Any] | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[Record]:
-        for record in self.walk(thread_id, ns, before=before, filter=filter, limit=limit):
+        walk = self.walk(thread_id, ns, before=before, filter=filter, limit=limit)
+        while (record := await self._off_loop(next, walk, None)) is not None:
             yield record
 
     async def adelete_thread(self, thread_id: str) -> None:
-        self.delete_thread(thread_id)
+        await self._off_loop(self.delete_thread, thread_id)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        self.copy_thread(source_thread_id, target_thread_id)
+        await self._off_loop(self.copy_thread, source_thread_id, target_thread_id)
 
     async def aprune(
         self,
@@ -305,13 +311,19 @@ class BaseCheckpointSaver(ABC):
         keep: int = 1,
         older_than: datetime | None = None,
     ) -> int:
-        return self.prune(thread_ids, strategy=strategy, keep=keep, older_than=older_than)
+        return await self._off_loop(self.prune, thread_ids, strategy=strategy, keep=keep, older_than=older_than)
 
     async def asize_report(self, thread_id: str | None = None) -> SizeReport:
-        return self.size_report(thread_id)
+        return await self._off_loop(self.size_report, thread_id)
 
     async def aclose(self) -> None:
-        self.close()
+        await self._off_loop(self.close)
+
+    async def _off_loop(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a plain method without holding up the event loop."""
+        if self.instant:
+            return method(*args, **kwargs)
+        return await asyncio.to_thread(method, *args, **kwargs)
 
     async def aget(self, config: RunnableConfig) -> Checkpoint | None:
         found = await self.aget_tuple(config)

@@ -18,7 +18,7 @@ A message has a path of its own, straight through msgspec where it holds nothing
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from enum import Enum
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
@@ -47,6 +47,7 @@ from loopwright.messages.codec import (
     BIG_INT,
     SURROGATES,
     decode_straight,
+    decode_straight_list,
     is_plain,
     message_of,
     read_number_or_text,
@@ -144,6 +145,18 @@ class Codec:
             raise _damaged(data, path, error) from None
         _report(reader, message, path, lost)
         return message
+
+    def decode_messages(
+        self, blobs: Sequence[bytes], path: str, lost: list[Unreadable], at: int = 0
+    ) -> list[BaseMessage]:
+        """Many of them, in one go where all are plain; the first is the message `at` of the list in `path`."""
+        if {blob[:2] for blob in blobs} == {_VALUE}:
+            head = b"\xdd" + len(blobs).to_bytes(4, "big")  # of a list in msgpack
+            try:
+                return decode_straight_list(head + b"".join([blob[2:] for blob in blobs]))
+            except _BROKEN:  # one of them is: the slow way tells which
+                pass
+        return [self.decode_message(blob, f"{path}[{index}]", lost) for index, blob in enumerate(blobs, at)]
 
 
 # --- writing --------------------------------------------------------------------
@@ -249,6 +262,7 @@ def _unset(value: Any, known: Container[type]) -> Ext:
 
 
 def _unreadable(value: Unreadable, known: Container[type]) -> Ext:
+    cast(Registry, known).placeholders += 1
     return Ext(value.code, value.raw)
 
 

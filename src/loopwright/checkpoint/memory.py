@@ -23,7 +23,15 @@ from loopwright.checkpoint.base import BaseCheckpointSaver, SizeReport, Strategy
 from loopwright.checkpoint.plain import Registered, argument_path, channel_path, plain_copy
 from loopwright.checkpoint.record import Pending, Record
 from loopwright.checkpoint.size import Scale
-from loopwright.errors import ThreadConflictError, UsageError
+from loopwright.checkpoint.words import (
+    changed_meanwhile,
+    check_prune,
+    is_older,
+    no_source,
+    no_such_checkpoint,
+    taken_over,
+    target_exists,
+)
 from loopwright.messages.history import Buffer, History
 
 __all__ = ["InMemorySaver", "MemorySaver"]
@@ -213,10 +221,7 @@ class InMemorySaver(BaseCheckpointSaver):
             else:
                 changed = thread is None or thread.fence != seen.fence
             if changed:
-                raise ThreadConflictError(
-                    f"Thread {thread_id!r} was changed by another run{_named(thread)} after this one had read it. "
-                    "This one has run nothing: call it again, and it goes on from the new state."
-                )
+                raise changed_meanwhile(thread_id, thread.runner if thread is not None else "")
             if thread is None:
                 thread = self._threads[thread_id] = _Thread()
             thread.fence += 1
@@ -252,9 +257,7 @@ class InMemorySaver(BaseCheckpointSaver):
             thread = self._open(thread_id, claim)
             row = thread.spaces.get(ns, {}).get(checkpoint_id)
             if row is None:
-                raise UsageError(
-                    f"Thread {thread_id!r} has no checkpoint {checkpoint_id!r} that writes could belong to."
-                )
+                raise no_such_checkpoint(thread_id, checkpoint_id)
             row.writes[task_id] = [_written(channel, value, self.registry) for channel, value in writes]
             self._close(thread_id, thread, claim)
 
@@ -262,10 +265,7 @@ class InMemorySaver(BaseCheckpointSaver):
         """The thread to write to, if `claim` still counts."""
         thread = self._threads.get(thread_id)
         if claim is not None and (thread is None or thread.holder != claim):
-            raise ThreadConflictError(
-                f"Thread {thread_id!r} was taken over by another run{_named(thread)}, or deleted, while this one was "
-                "under way. What this one has done since is not saved; the thread is as the other one left it."
-            )
+            raise taken_over(thread_id, thread.runner if thread is not None else "")
         return thread or _Thread()
 
     def _close(self, thread_id: str, thread: _Thread, claim: int | None) -> None:
@@ -286,12 +286,10 @@ class InMemorySaver(BaseCheckpointSaver):
         with self._lock:
             source = self._threads.get(source_thread_id)
             if source is None or not source.heads:
-                raise UsageError(f"There is no thread {source_thread_id!r} to copy.")
+                raise no_source(source_thread_id)
             target = self._threads.get(target_thread_id)
             if target is not None and target.heads:
-                raise UsageError(
-                    f"Thread {target_thread_id!r} exists already. Copy to a new name, or delete_thread() it first."
-                )
+                raise target_exists(target_thread_id)
             twin = _Thread()
             twin.heads = dict(source.heads)
             for _, row in reversed(self._rows(source_thread_id, None)):
@@ -307,16 +305,7 @@ class InMemorySaver(BaseCheckpointSaver):
         keep: int = 1,
         older_than: datetime | None = None,
     ) -> int:
-        if strategy not in ("keep_latest", "delete"):
-            raise UsageError(f'prune(strategy={strategy!r}): write "keep_latest" or "delete".')
-        if keep < 1:
-            raise UsageError(f'prune(keep={keep}): at least 1; to delete whole threads write strategy="delete".')
-        if isinstance(thread_ids, str):
-            raise UsageError(f"prune takes a list of thread ids: prune([{thread_ids!r}]).")
-        if older_than is not None and older_than.tzinfo is None:
-            raise UsageError(
-                "prune(older_than=...): give the datetime a time zone: datetime.now(timezone.utc) - timedelta(...)."
-            )
+        check_prune(thread_ids, strategy, keep, older_than)
         removed = 0
         with self._lock:
             for thread_id in thread_ids:
@@ -346,10 +335,6 @@ MemorySaver = InMemorySaver
 
 def _age(entry: tuple[str, _Row]) -> int:
     return -entry[1].number
-
-
-def _named(thread: _Thread | None) -> str:
-    return f" ({thread.runner})" if thread is not None and thread.runner else ""
 
 
 def _matches(described: dict[str, Any], wanted: list[tuple[str, Any]]) -> bool:
@@ -462,7 +447,7 @@ def _prune(thread: _Thread, keep: int, older_than: datetime | None) -> int:
         left = 0 if over and ":" in ns else keep
         newest = list(space)[-left:] if left else []
         stay = {*newest, thread.heads[ns]} if left else set[str]()
-        gone = [key for key, row in space.items() if key not in stay and _older(row.created_at, older_than)]
+        gone = [key for key, row in space.items() if key not in stay and is_older(row.created_at, older_than)]
         removed += len(gone)
         _drop(space, gone)
         if not space:
@@ -478,12 +463,3 @@ def _drop(space: dict[str, _Row], gone: list[str]) -> None:
     for row in space.values():
         while row.parent_id in dropped:
             row.parent_id = dropped[row.parent_id].parent_id
-
-
-def _older(created_at: str, moment: datetime | None) -> bool:
-    if moment is None:
-        return True
-    try:
-        return datetime.fromisoformat(created_at) < moment
-    except (ValueError, TypeError):
-        return False  # put by somebody else, without a time that can be compared

@@ -45,6 +45,8 @@ class Registry:
         self._lock: Final = threading.RLock()
         self.version = 0
         """Grows with each class that is added."""
+        self.placeholders = 0
+        """How often something was written that could not be read: who remembers what was written reads it again."""
         for kind in STORED_TYPES:
             self._put(kind, kind.__name__)
         self.add(*types)

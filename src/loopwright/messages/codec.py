@@ -34,6 +34,7 @@ __all__ = [
     "SURROGATES",
     "decode_messages",
     "decode_straight",
+    "decode_straight_list",
     "encode_messages",
     "is_plain",
     "message_of",
@@ -83,7 +84,7 @@ def encode_messages(messages: Sequence[BaseMessage], *, default: _Default | None
 def decode_messages(data: bytes | memoryview, *, ext_hook: _ExtHook | None = None) -> list[BaseMessage]:
     """The messages again. `ext_hook(code, data)` revives what `default` made an extension."""
     try:
-        return _straight_list.decode(data)
+        return decode_straight_list(data)
     except msgspec.ValidationError:
         pass
     messages: list[BaseMessage] = []
@@ -100,7 +101,10 @@ def _refuse(code: int, data: Any) -> Any:
 
 
 _union: Any = Union[tuple(_ours)]  # noqa: UP007 - made of a set
-_straight_list: Final[Any] = msgspec.msgpack.Decoder(cast(Any, list)[_union], ext_hook=_refuse)
+decode_straight_list: Final[Callable[[Any], list[BaseMessage]]] = msgspec.msgpack.Decoder(
+    cast(Any, list)[_union], ext_hook=_refuse
+).decode
+"""A list of messages of ours that are plain. Raises `msgspec.ValidationError` if there is any other."""
 decode_straight: Final[Callable[[Any], BaseMessage]] = msgspec.msgpack.Decoder(_union, ext_hook=_refuse).decode
 """One message of ours that is plain. Raises `msgspec.ValidationError` for any other."""
 

@@ -1,0 +1,519 @@
+"""What a saver on a database does, without a database: every method once, as deeds (`sql.py`) that a driver runs.
+
+How a thread is written to: its row is read (and locked, where others write beside us), the claim is checked, rows are
+added, and last the row of the thread is written back with the fence and the numbers that were given out. A thread's
+fence begins where no other thread's can be, so a run that was under way when its thread was deleted and made anew
+does not take the new one for its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from copy import copy
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from loopwright.checkpoint.codec import Codec
+from loopwright.checkpoint.drafts import MESSAGE, Draft, Drafts, Key, Messages, Written, entries_of
+from loopwright.checkpoint.known import Known, Lines, Mark, Step
+from loopwright.checkpoint.layout import (
+    INLINE,
+    NUMBER_BITS,
+    TASK_BITS,
+    Body,
+    Content,
+    Ranges,
+    body_from,
+    body_of,
+    cell_after,
+    id_of,
+    ranges_in,
+    time_of,
+)
+from loopwright.checkpoint.reading import FOUND, Found, Reader, marks
+from loopwright.checkpoint.record import Record
+from loopwright.checkpoint.sql import COMMIT, Deed, Dialect, Row, Sql, Work
+from loopwright.checkpoint.words import changed_meanwhile, no_such_checkpoint, taken_over
+
+__all__ = ["PAGE", "Place", "Rows", "Thread", "has_checkpoints"]
+
+PAGE: Final = 200
+"""Checkpoints that a walk looks at in one go."""
+
+_FENCE_BITS: Final = 32
+
+_THREAD: Final = "SELECT number, fence, holder, runner, swept, items, cells FROM loopwright_threads WHERE thread_id = ?"
+
+
+_Shown: TypeAlias = int | tuple[int, bytes]
+"""How a checkpoint shows a cell: `Body.cells`."""
+
+
+class Place(NamedTuple):
+    """What a walk goes over. None: all of them."""
+
+    thread_id: str | None
+    ns: str | None
+
+
+class Thread:
+    """The row of a thread, and what the work that holds it is about to add."""
+
+    def __init__(self, thread_id: str, row: Row) -> None:
+        self.thread_id: Final = thread_id
+        self.number: Final[int] = row[0]
+        self.fence: int = row[1] or self.number << _FENCE_BITS
+        self.holder: int | None = row[2]
+        self.runner: str = row[3]
+        self.swept: int = row[4]
+        self._items: int = row[5]
+        self._cells: int = row[6]
+        self.new_items: Final[dict[bytes, int]] = {}
+        self.new_cells: Final[list[tuple[Any, ...]]] = []
+        self.contents: Final[dict[int, Content]] = {}
+
+    @property
+    def mark(self) -> Mark:
+        return Mark(self.number, self.swept)
+
+    def item(self, blob: bytes) -> int:
+        """The number of a message that is not stored yet."""
+        number = self.new_items.get(blob)
+        if number is None:
+            self._items += 1
+            number = self.new_items[blob] = self._items
+        return number
+
+    def cell(self, data: bytes, before: Content | None, base: int | None) -> _Shown:
+        """A new cell; a short content stands in the checkpoint."""
+        self._cells += 1
+        if len(data) <= INLINE:
+            return self._cells, data
+        cell, self.contents[self._cells] = cell_after(data, before, base)
+        self.new_cells.append((self.number << NUMBER_BITS | self._cells, *cell))
+        return self._cells
+
+    def take_numbers_of(self, other: Thread) -> None:
+        """Number on from where another thread is, whose rows were copied."""
+        self._items, self._cells = other._items, other._cells
+
+    def close(self) -> Work[None]:
+        """Write what was added."""
+        origin = self.number << NUMBER_BITS
+        if self.new_items:
+            rows = [(origin + number, blob) for blob, number in self.new_items.items()]
+            yield Sql("INSERT INTO loopwright_items (place, blob) VALUES (?, ?)", rows, many=True)
+        if self.new_cells:
+            yield Sql(
+                "INSERT INTO loopwright_cells (place, base, prefix, suffix, blob) VALUES (?, ?, ?, ?, ?)",
+                self.new_cells,
+                many=True,
+            )
+        yield Sql(
+            "UPDATE loopwright_threads SET fence = ?, holder = ?, runner = ?, swept = ?, items = ?, cells = ? "
+            "WHERE number = ?",
+            (self.fence, self.holder, self.runner, self.swept, self._items, self._cells, self.number),
+        )
+
+
+class _Letter(NamedTuple):
+    """A record as it is brought to a transaction: all that could be encoded before is."""
+
+    record: Record
+    changed: Collection[str] | None
+    claim: int | None
+    drafts: dict[str, Draft]
+    body: Body
+    writes: dict[str, list[Written]]
+
+
+class Rows:
+    """The methods of a saver, as deeds."""
+
+    def __init__(self, codec: Codec, dialect: Dialect) -> None:
+        self.known: Final = Known()
+        self.dialect: Final = dialect
+        self.reader: Final = Reader(codec, self.known)
+        self._drafts: Final = Drafts(codec, self.known)
+
+    # --- reading ----------------------------------------------------------------
+
+    def load(self, thread_id: str, ns: str, checkpoint_id: str | None) -> Deed[Record | None]:
+        which, params = ("c.id = ?", (id_of(checkpoint_id),)) if checkpoint_id else ("c.number = s.head", ())
+        find = Sql(f"{FOUND} WHERE t.thread_id = ? AND s.ns = ? AND {which}", (thread_id, ns, *params))
+        return partial(self._load, find, learn=True)
+
+    def at(self, number: int) -> Deed[Record | None]:
+        """The checkpoint of a number, if it is still there."""
+        return partial(self._load, Sql(f"{FOUND} WHERE c.number = ?", (number,)), learn=False)
+
+    def _load(self, find: Sql, *, learn: bool) -> Work[Record | None]:
+        rows = yield find
+        return (yield from self.reader.record(Found(*rows[0]), learn=learn)) if rows else None
+
+    def before(self, place: Place, checkpoint_id: str) -> Deed[int]:
+        """The number of a checkpoint: of the newest, where several bear that id; 0 if there is none."""
+        return partial(self._before, place, checkpoint_id)
+
+    def _before(self, place: Place, checkpoint_id: str) -> Work[int]:
+        where, params = _within(place)
+        rows = yield Sql(
+            f"SELECT c.number FROM loopwright_checkpoints c WHERE c.id = ?{where} ORDER BY c.number DESC LIMIT 1",
+            (id_of(checkpoint_id), *params),
+        )
+        return rows[0][0] if rows else 0
+
+    def page(
+        self, place: Place, below: int | None, filter: Mapping[str, Any] | None, limit: int
+    ) -> Deed[tuple[list[int], int | None]]:
+        """Numbers of the next checkpoints of a walk, newest first, and where the page after these begins, if any."""
+        return partial(self._page, place, below, list((filter or {}).items()), min(limit, PAGE))
+
+    def _page(
+        self, place: Place, below: int | None, wanted: list[tuple[str, Any]], limit: int
+    ) -> Work[tuple[list[int], int | None]]:
+        where, params = _within(place)
+        if below is not None:
+            where, params = f"{where} AND c.number < ?", (*params, below)
+        size = PAGE if wanted else limit
+        rows = yield Sql(
+            f"SELECT c.number FROM loopwright_checkpoints c WHERE TRUE{where} ORDER BY c.number DESC LIMIT ?",
+            (*params, size),
+        )
+        numbers = [row[0] for row in rows]
+        following = numbers[-1] if len(numbers) == size else None
+        if wanted and numbers:
+            rows = yield Sql(
+                "SELECT number, body FROM loopwright_checkpoints "
+                f"WHERE number IN ({marks(len(numbers))}) ORDER BY number DESC",
+                numbers,
+            )
+            described = ((row[0], self.reader.describe(row[1])) for row in rows)
+            numbers = [
+                number
+                for number, shown in described
+                if all(key in shown and shown[key] == value for key, value in wanted)
+            ]
+        return numbers, following
+
+    # --- claims -----------------------------------------------------------------
+
+    def claim(self, thread_id: str, seen: Record | None, run_id: str) -> Deed[int]:
+        return partial(self._claim, thread_id, None if seen is None else seen.fence, run_id)
+
+    def _claim(self, thread_id: str, seen: int | None, run_id: str) -> Work[int]:
+        thread = yield from self.find(thread_id)
+        if seen is not None:
+            if thread is None or thread.fence != seen:
+                raise changed_meanwhile(thread_id, thread.runner if thread else "")
+        else:
+            if thread is None:
+                thread = yield from self.make(thread_id)
+            if (yield from has_checkpoints(thread)):
+                raise changed_meanwhile(thread_id, thread.runner)
+        thread.fence += 1
+        thread.holder = thread.fence
+        thread.runner = run_id
+        yield from thread.close()
+        yield COMMIT
+        return thread.fence
+
+    def find(self, thread_id: str) -> Work[Thread | None]:
+        """The row of a thread, to be written to."""
+        rows = yield Sql(_THREAD + self.dialect.lock, (thread_id,))
+        return Thread(thread_id, rows[0]) if rows else None
+
+    def make(self, thread_id: str) -> Work[Thread]:
+        """The row of a thread that there was none of; somebody else may make it at the same moment."""
+        yield Sql(
+            "INSERT INTO loopwright_threads (thread_id, fence, runner, swept, items, cells) VALUES (?, 0, '', 0, 0, 0) "
+            "ON CONFLICT DO NOTHING",
+            (thread_id,),
+        )
+        thread = yield from self.find(thread_id)
+        assert thread is not None
+        return thread
+
+    def _open(self, thread_id: str, claim: int | None, *, must_exist: bool = False) -> Work[Thread | None]:
+        """The thread to write to, if `claim` still counts; one without a claim takes it from whoever has it."""
+        thread = yield from self.find(thread_id)
+        if claim is not None and (thread is None or thread.holder != claim):
+            raise taken_over(thread_id, thread.runner if thread else "")
+        if thread is None:
+            if must_exist:
+                return None
+            thread = yield from self.make(thread_id)
+        thread.fence += 1
+        if claim is None:
+            thread.holder = None
+            thread.runner = ""
+        return thread
+
+    # --- saving -----------------------------------------------------------------
+
+    def save(self, record: Record, changed: Collection[str] | None, claim: int | None) -> Deed[None]:
+        drafts = self._drafts
+        by_task: dict[str, list[Written]] = {}
+        for task, channel, value in record.writes:
+            by_task.setdefault(task, []).append(drafts.written(channel, value))
+        versions = {name: version for name, version in record.versions.items() if name in record.values}
+        body = Body(
+            record.step,
+            record.source,
+            time_of(record.created_at),
+            {},
+            drafts.due(record.pending),
+            drafts.plain(record.metadata, "metadata") if record.metadata else None,
+            drafts.plain(versions, "versions") if versions else None,
+            drafts.plain(record.versions_seen, "versions_seen") if record.versions_seen else None,
+            None if record.account is None else drafts.plain(record.account, "account"),
+        )
+        values = {
+            name: self._draft(record, name)
+            for name in record.values
+            if changed is None or name in changed or record.parent_id is None
+        }
+        letter = _Letter(record, None if changed is None else frozenset(changed), claim, values, body, by_task)
+        return partial(self._save, letter)
+
+    def _draft(self, record: Record, name: str) -> Draft:
+        return self._drafts.of(record.values[name], f'state["{name}"]', (record.thread_id, record.ns, name))
+
+    def _save(self, letter: _Letter) -> Work[None]:
+        record = letter.record
+        thread = yield from self._open(record.thread_id, letter.claim)
+        assert thread is not None
+        own, parent_id = id_of(record.id), None if record.parent_id is None else id_of(record.parent_id)
+        space, parent = yield from self._parent(thread, record.ns, parent_id)
+        known = self.known.written.get((thread.mark, record.ns)) or {}
+        cells: dict[str, _Shown] = {}
+        lines: dict[Key, Lines] = {}
+        for name in record.values:
+            last = None if parent is None else parent.cells.get(name)
+            if last is not None and letter.changed is not None and name not in letter.changed:
+                cells[name] = last
+                continue
+            draft = letter.drafts.get(name) or self._draft(record, name)
+            if isinstance(draft, Messages):
+                draft, lines[record.thread_id, record.ns, name] = yield from self._numbered(thread, draft, last, known)
+            cells[name] = yield from self._cell(thread, draft, last)
+        written = {task: _numbered_entries(thread, entries, known) for task, entries in letter.writes.items()}
+        body = copy(letter.body)
+        body.cells = cells
+        if parent is not None and parent.versions is not None:
+            body.versions = self._versions(letter, parent, body)
+        number = yield from _put(thread, space, own, parent_id, body_of(body))
+        if written:
+            yield from _put_writes(number, {task: entries for task, (entries, _) in written.items()})
+        yield from thread.close()
+        yield COMMIT
+        self._learn(thread, lines)
+        self.known.steps.put((thread.mark, record.ns, own), Step(space, number, body), 1)
+        self._learn_written(thread, record.ns, {}, [blobs for _, blobs in written.values()])
+
+    def _parent(self, thread: Thread, ns: str, parent: bytes | None) -> Work[tuple[int, Body | None]]:
+        """The number of the namespace, and the body of the parent, if that is stored."""
+        known = None if parent is None else self.known.steps.get((thread.mark, ns, parent))
+        if known is not None:
+            return known.space, known.body
+        space = yield from _space(thread, ns)
+        rows = yield Sql("SELECT body FROM loopwright_checkpoints WHERE space = ? AND id = ?", (space, parent))
+        return space, body_from(rows[0][0]) if rows else None
+
+    def _versions(self, letter: _Letter, parent: Body, body: Body) -> bytes | None:
+        """Versions that are somebody's own, of channels that did not change, hold on."""
+        inherited = self.reader.plain(parent.versions, "versions")
+        held = {name: version for name, version in inherited.items() if body.cells.get(name) == parent.cells.get(name)}
+        own = {name: version for name, version in letter.record.versions.items() if name in body.cells}
+        return self._drafts.plain({**held, **own}, "versions") if held or own else None
+
+    def save_writes(
+        self,
+        thread_id: str,
+        ns: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[tuple[str, Any]],
+        claim: int | None,
+    ) -> Deed[None]:
+        entries = [self._drafts.written(channel, value) for channel, value in writes]
+        return partial(self._save_writes, thread_id, ns, checkpoint_id, task_id, entries, claim)
+
+    def _save_writes(
+        self, thread_id: str, ns: str, checkpoint_id: str, task_id: str, entries: list[Written], claim: int | None
+    ) -> Work[None]:
+        thread = yield from self._open(thread_id, claim, must_exist=True)
+        number = None if thread is None else (yield from self._number(thread, ns, id_of(checkpoint_id)))
+        if thread is None or number is None:
+            raise no_such_checkpoint(thread_id, checkpoint_id)
+        known = self.known.written.get((thread.mark, ns)) or {}
+        row, blobs = _numbered_entries(thread, entries, known)
+        yield from _put_writes(number, {task_id: row})
+        yield from thread.close()
+        yield COMMIT
+        self._learn_written(thread, ns, known, [blobs])
+
+    def _number(self, thread: Thread, ns: str, id: bytes) -> Work[int | None]:
+        """The number of a checkpoint, if it is stored."""
+        known = self.known.steps.get((thread.mark, ns, id))
+        if known is not None:
+            return known.number
+        rows = yield Sql(
+            "SELECT c.number FROM loopwright_spaces s JOIN loopwright_checkpoints c ON c.space = s.number "
+            "WHERE s.thread = ? AND s.ns = ? AND c.id = ?",
+            (thread.number, ns, id),
+        )
+        return rows[0][0] if rows else None
+
+    # --- numbers ----------------------------------------------------------------
+
+    def _numbered(
+        self, thread: Thread, draft: Messages, last: _Shown | None, known: Mapping[bytes, int]
+    ) -> Work[tuple[bytes, Lines]]:
+        """The content of a cell that shows these messages, and what is then known of them."""
+        if draft.lines is not None and draft.lines.mark != thread.mark:
+            draft = self._drafts.anew(draft)
+        if last is not None and not draft.ranges.length:
+            known = {**(yield from self._items_again(thread, draft, last)), **known}
+        size = 0 if draft.lines is None else draft.lines.size
+        numbers: list[int] = []
+        for entry in draft.rest:
+            if isinstance(entry, int):
+                numbers.append(entry)
+                continue
+            number = known.get(entry)
+            numbers.append(thread.item(entry) if number is None else number)
+            size += len(entry)
+        ranges = draft.ranges.then(numbers)
+        lines = Lines(thread.mark, draft.items, draft.buffer, ranges, size, draft.whole)
+        if draft.lines is not None and draft.buffer is draft.lines.buffer and ranges.length < draft.lines.ranges.length:
+            lines = draft.lines  # an older version of what is known
+        return ranges.content(draft.kind), lines
+
+    def _items_again(self, thread: Thread, draft: Messages, last: _Shown) -> Work[dict[bytes, int]]:
+        """The messages of the last version, as bytes, if the draft has more that are unknown than were added.
+
+        It was rebuilt, or somebody else has made it, of the same messages as other objects.
+        """
+        content = yield from self._content(thread, last)
+        ranges = ranges_in(content.data)
+        unknown = sum(isinstance(entry, bytes) for entry in draft.rest)
+        if ranges is None or unknown <= max(draft.length - ranges.length, 0):
+            return {}
+        items = yield from self.reader.items(thread.mark, ranges.runs())
+        origin = thread.number << NUMBER_BITS
+        return {bytes(items[origin + number]): number for number in ranges}
+
+    def _cell(self, thread: Thread, data: bytes, last: _Shown | None) -> Work[_Shown]:
+        """A cell that says this: the last one, if it does."""
+        if last is None:
+            return thread.cell(data, None, None)
+        before = yield from self._content(thread, last)
+        if before.data == data:
+            return last
+        return thread.cell(data, before, last) if isinstance(last, int) else thread.cell(data, None, None)
+
+    def _content(self, thread: Thread, cell: _Shown) -> Work[Content]:
+        contents = yield from self.reader.contents(thread.mark, (cell,))
+        return contents[cell if isinstance(cell, int) else cell[0]]
+
+    def _learn(self, thread: Thread, lines: dict[Key, Lines]) -> None:
+        for cell, content in thread.contents.items():
+            self.known.contents.put((thread.mark, cell), content, len(content.data))
+        for key, value in lines.items():
+            self.known.lines.put(key, value._replace(mark=thread.mark), value.size)
+
+    def _learn_written(
+        self, thread: Thread, ns: str, before: Mapping[bytes, int], added: list[dict[bytes, int]]
+    ) -> None:
+        """Keep in mind what tasks have written: it will be part of the next checkpoint."""
+        after = dict(before)
+        for blobs in added:
+            after.update(blobs)
+        self.known.written.put((thread.mark, ns), after, sum(map(len, after)))
+
+
+def _numbered_entries(
+    thread: Thread, entries: list[Written], known: Mapping[bytes, int]
+) -> tuple[bytes, dict[bytes, int]]:
+    """What a task has written, as a row holds it, and the messages in it."""
+    blobs: dict[bytes, int] = {}
+
+    def number(blob: bytes) -> int:
+        found = known.get(blob)
+        blobs[blob] = thread.item(blob) if found is None else found
+        return blobs[blob]
+
+    row: list[tuple[str, str, Any]] = []
+    for channel, kind, payload in entries:
+        if isinstance(payload, list):
+            row.append((channel, kind, Ranges().then([number(blob) for blob in payload]).pairs))
+        else:
+            row.append((channel, kind, number(payload) if kind == MESSAGE else payload))
+    return entries_of(row), blobs
+
+
+def has_checkpoints(thread: Thread) -> Work[bool]:
+    rows = yield Sql("SELECT 1 FROM loopwright_spaces WHERE thread = ? LIMIT 1", (thread.number,))
+    return bool(rows)
+
+
+def _space(thread: Thread, ns: str) -> Work[int]:
+    """The number of a namespace of a thread."""
+    rows = yield Sql("SELECT number FROM loopwright_spaces WHERE thread = ? AND ns = ?", (thread.number, ns))
+    if not rows:
+        rows = yield Sql(
+            "INSERT INTO loopwright_spaces (thread, ns) VALUES (?, ?) RETURNING number", (thread.number, ns)
+        )
+    return rows[0][0]
+
+
+def _put(thread: Thread, space: int, id: bytes, parent: bytes | None, body: bytes) -> Work[int]:
+    """The number of the checkpoint, which is now the head of its namespace."""
+    rows = yield Sql(
+        "INSERT INTO loopwright_checkpoints (space, id, parent, body) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT (space, id) DO NOTHING RETURNING number",
+        (space, id, parent, body),
+    )
+    if not rows:
+        rows = yield Sql(
+            "UPDATE loopwright_checkpoints SET parent = ?, body = ? WHERE space = ? AND id = ? RETURNING number",
+            (parent, body, space, id),
+        )
+        thread.swept += 1  # what anybody remembers of it is no longer so
+    number = rows[0][0]
+    yield Sql("UPDATE loopwright_spaces SET head = ? WHERE number = ?", (number, space))
+    return number
+
+
+def _put_writes(checkpoint: int, entries: dict[str, bytes]) -> Work[None]:
+    """What tasks have written, in place of what each had written before."""
+    origin = checkpoint << TASK_BITS
+    rows = yield Sql(
+        "SELECT place, task FROM loopwright_writes WHERE place >= ? AND place < ? ORDER BY place",
+        (origin, (checkpoint + 1) << TASK_BITS),
+    )
+    places = {bytes(task): place for place, task in rows}
+    following = rows[-1][0] + 1 if rows else origin
+    for name, blob in entries.items():
+        task = id_of(name)
+        if task in places:
+            yield Sql("UPDATE loopwright_writes SET blob = ? WHERE place = ?", (blob, places[task]))
+        else:
+            yield Sql("INSERT INTO loopwright_writes (place, task, blob) VALUES (?, ?, ?)", (following, task, blob))
+            following += 1
+
+
+def _within(place: Place) -> tuple[str, tuple[Any, ...]]:
+    """The condition that checkpoints lie in a place."""
+    if place.thread_id is None:
+        if place.ns is None:
+            return "", ()
+        return " AND c.space IN (SELECT number FROM loopwright_spaces WHERE ns = ?)", (place.ns,)
+    thread = "(SELECT number FROM loopwright_threads WHERE thread_id = ?)"
+    if place.ns is None:
+        return f" AND c.space IN (SELECT number FROM loopwright_spaces WHERE thread = {thread})", (place.thread_id,)
+    return (
+        f" AND c.space = (SELECT number FROM loopwright_spaces WHERE thread = {thread} AND ns = ?)",
+        (place.thread_id, place.ns),
+    )

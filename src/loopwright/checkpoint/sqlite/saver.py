@@ -1,0 +1,227 @@
+"""`SqliteSaver`: the deeds of `rows.py` and `keeping.py`, run on a file."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import weakref
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from loopwright.checkpoint.base import BaseCheckpointSaver, Record, SizeReport, Strategy
+from loopwright.checkpoint.codec import Codec
+from loopwright.checkpoint.keeping import Keeping
+from loopwright.checkpoint.rows import PAGE, Place, Rows
+from loopwright.checkpoint.sql import SQLITE, nothing
+from loopwright.checkpoint.sqlite.file import MEMORY, SCRUB, VACUUM, File
+from loopwright.errors import SaverError, UsageError
+
+__all__ = ["AsyncSqliteSaver", "SqliteSaver"]
+
+_OLDEST_SQLITE = (3, 35, 0)
+
+
+class SqliteSaver(BaseCheckpointSaver):
+    """Keeps threads in one SQLite file, for plain calls and for asyncio.
+
+    `path` is a file, which is made if it is not there, or `":memory:"`; an open `sqlite3.Connection` stands for its
+    file. `types` are classes that states may hold beside those that the agent declares. `synchronous="full"` waits
+    for the disk at every commit, so that not even a power cut loses one; `"normal"` survives the death of the
+    process. `timeout` is how many seconds another program may keep the file locked before a call gives up.
+
+    Several savers and processes may use one file at once. Use it as a context manager, plain or async, or `close`
+    it; one that is never closed has lost nothing. Raises `SaverError`, naming the file and the remedy.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | sqlite3.Connection,
+        *,
+        types: Iterable[type] = (),
+        synchronous: Literal["normal", "full"] = "normal",
+        timeout: float = 60.0,
+    ) -> None:
+        super().__init__(types=types)
+        if synchronous not in ("normal", "full"):
+            raise UsageError(f'SqliteSaver(synchronous={synchronous!r}): write "normal" or "full".')
+        if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+            raise SaverError(f"SqliteSaver needs SQLite 3.35 or newer; this Python has {sqlite3.sqlite_version}.")
+        self._file = File(_path(path), synchronous, timeout)
+        self._rows = Rows(Codec(self.registry), SQLITE)
+        self._keeping = Keeping(self._rows)
+        weakref.finalize(self, self._file.close)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._file.path!r})"
+
+    @classmethod
+    def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
+        """The saver of a file, to be used as a context manager: `with SqliteSaver.from_conn_string(path) as saver:`."""
+        return cls(conn_string, **options)
+
+    def close(self) -> None:
+        """Let go of the file. A saver of a file may be used again after that; one in memory has lost all."""
+        self._file.close()
+
+    # --- reading ----------------------------------------------------------------
+
+    def load(self, thread_id: str, ns: str = "", checkpoint_id: str | None = None) -> Record | None:
+        return self._file.read(self._rows.load(thread_id, ns, checkpoint_id))
+
+    async def aload(self, thread_id: str, ns: str = "", checkpoint_id: str | None = None) -> Record | None:
+        return await self._file.aread(self._rows.load(thread_id, ns, checkpoint_id))
+
+    def walk(
+        self,
+        thread_id: str | None,
+        ns: str | None = "",
+        *,
+        before: str | None = None,
+        filter: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+    ) -> Iterator[Record]:
+        place = Place(thread_id, ns)
+        below = None if before is None else self._file.read(self._rows.before(place, before))
+        left = PAGE if limit is None else limit
+        while left > 0:
+            numbers, below = self._file.read(self._rows.page(place, below, filter, left))
+            for number in numbers[:left]:
+                record = self._file.read(self._rows.at(number))
+                if record is not None:  # deleted while the reader was away
+                    left -= limit is not None
+                    yield record
+            if below is None:
+                return
+
+    async def awalk(
+        self,
+        thread_id: str | None,
+        ns: str | None = "",
+        *,
+        before: str | None = None,
+        filter: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[Record]:
+        place = Place(thread_id, ns)
+        below = None if before is None else await self._file.aread(self._rows.before(place, before))
+        left = PAGE if limit is None else limit
+        while left > 0:
+            numbers, below = await self._file.aread(self._rows.page(place, below, filter, left))
+            for number in numbers[:left]:
+                record = await self._file.aread(self._rows.at(number))
+                if record is not None:
+                    left -= limit is not None
+                    yield record
+            if below is None:
+                return
+
+    def size_report(self, thread_id: str | None = None) -> SizeReport:
+        return self._file.read(self._keeping.size(thread_id))
+
+    async def asize_report(self, thread_id: str | None = None) -> SizeReport:
+        return await self._file.aread(self._keeping.size(thread_id))
+
+    # --- writing ----------------------------------------------------------------
+
+    def claim(self, thread_id: str, seen: Record | None, run_id: str) -> int:
+        return self._file.write(self._rows.claim(thread_id, seen, run_id))
+
+    async def aclaim(self, thread_id: str, seen: Record | None, run_id: str) -> int:
+        return await self._file.awrite(self._rows.claim(thread_id, seen, run_id))
+
+    def save(self, record: Record, changed: Collection[str] | None = None, claim: int | None = None) -> None:
+        self._file.write(self._rows.save(record, changed, claim))
+
+    async def asave(self, record: Record, changed: Collection[str] | None = None, claim: int | None = None) -> None:
+        await self._file.awrite(self._rows.save(record, changed, claim))
+
+    def save_writes(
+        self,
+        thread_id: str,
+        ns: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[tuple[str, Any]],
+        claim: int | None = None,
+    ) -> None:
+        self._file.write(self._rows.save_writes(thread_id, ns, checkpoint_id, task_id, writes, claim))
+
+    async def asave_writes(
+        self,
+        thread_id: str,
+        ns: str,
+        checkpoint_id: str,
+        task_id: str,
+        writes: Sequence[tuple[str, Any]],
+        claim: int | None = None,
+    ) -> None:
+        await self._file.awrite(self._rows.save_writes(thread_id, ns, checkpoint_id, task_id, writes, claim))
+
+    # --- whole threads ----------------------------------------------------------
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Forget a thread. None of its rows is left.
+
+        In a file of up to 64 MB none of its bytes is left either. In a larger one, SQLite's pages may hold copies of
+        some of them until `vacuum` is called: that writes the file anew.
+        """
+        self._file.write(self._keeping.delete(thread_id), scrub=SCRUB)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        await self._file.awrite(self._keeping.delete(thread_id), scrub=SCRUB)
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        self._file.write(self._keeping.copy(source_thread_id, target_thread_id))
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        await self._file.awrite(self._keeping.copy(source_thread_id, target_thread_id))
+
+    def prune(
+        self,
+        thread_ids: Sequence[str],
+        *,
+        strategy: Strategy = "keep_latest",
+        keep: int = 1,
+        older_than: datetime | None = None,
+    ) -> int:
+        deeds = self._keeping.prune(thread_ids, strategy, keep, older_than)
+        removed = sum(self._file.write(deed) for deed in deeds)
+        if strategy == "delete":
+            self._file.write(nothing, scrub=SCRUB)
+        return removed
+
+    async def aprune(
+        self,
+        thread_ids: Sequence[str],
+        *,
+        strategy: Strategy = "keep_latest",
+        keep: int = 1,
+        older_than: datetime | None = None,
+    ) -> int:
+        deeds = self._keeping.prune(thread_ids, strategy, keep, older_than)
+        removed = sum([await self._file.awrite(deed) for deed in deeds])
+        if strategy == "delete":
+            await self._file.awrite(nothing, scrub=SCRUB)
+        return removed
+
+    def vacuum(self) -> None:
+        """Write the file anew: it shrinks, and no bytes of what was deleted are left. Needs its size again on disk."""
+        self._file.write(nothing, scrub=VACUUM)
+
+    async def avacuum(self) -> None:
+        """The same, for asyncio."""
+        await self._file.awrite(nothing, scrub=VACUUM)
+
+
+AsyncSqliteSaver = SqliteSaver
+
+
+def _path(given: str | os.PathLike[str] | sqlite3.Connection) -> str:
+    """Where the file is, wherever the process goes."""
+    if isinstance(given, sqlite3.Connection):
+        path: str = given.execute("PRAGMA database_list").fetchone()[2] or MEMORY
+    else:
+        path = os.fspath(given)
+    return path if path == MEMORY else str(Path(path).absolute())

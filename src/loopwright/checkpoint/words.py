@@ -1,0 +1,75 @@
+"""What all savers say in the same words, and the checks that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from loopwright.errors import ThreadConflictError, UsageError
+
+__all__ = [
+    "changed_meanwhile",
+    "check_prune",
+    "is_older",
+    "no_source",
+    "no_such_checkpoint",
+    "taken_over",
+    "target_exists",
+]
+
+
+def changed_meanwhile(thread_id: str, runner: str) -> ThreadConflictError:
+    """The thread is not as this run had read it."""
+    return ThreadConflictError(
+        f"Thread {thread_id!r} was changed by another run{_named(runner)} after this one had read it. "
+        "This one has run nothing: call it again, and it goes on from the new state."
+    )
+
+
+def taken_over(thread_id: str, runner: str) -> ThreadConflictError:
+    """The claim counts no more."""
+    return ThreadConflictError(
+        f"Thread {thread_id!r} was taken over by another run{_named(runner)}, or deleted, while this one was "
+        "under way. What this one has done since is not saved; the thread is as the other one left it."
+    )
+
+
+def no_such_checkpoint(thread_id: str, checkpoint_id: str) -> UsageError:
+    return UsageError(f"Thread {thread_id!r} has no checkpoint {checkpoint_id!r} that writes could belong to.")
+
+
+def no_source(thread_id: str) -> UsageError:
+    return UsageError(f"There is no thread {thread_id!r} to copy.")
+
+
+def target_exists(thread_id: str) -> UsageError:
+    return UsageError(f"Thread {thread_id!r} exists already. Copy to a new name, or delete_thread() it first.")
+
+
+def check_prune(thread_ids: Sequence[str], strategy: Any, keep: int, older_than: datetime | None) -> None:
+    """Raise `UsageError` for what `prune` cannot mean."""
+    if strategy not in ("keep_latest", "delete"):
+        raise UsageError(f'prune(strategy={strategy!r}): write "keep_latest" or "delete".')
+    if keep < 1:
+        raise UsageError(f'prune(keep={keep}): at least 1; to delete whole threads write strategy="delete".')
+    if isinstance(thread_ids, str):
+        raise UsageError(f"prune takes a list of thread ids: prune([{thread_ids!r}]).")
+    if older_than is not None and older_than.tzinfo is None:
+        raise UsageError(
+            "prune(older_than=...): give the datetime a time zone: datetime.now(timezone.utc) - timedelta(...)."
+        )
+
+
+def is_older(created_at: str, moment: datetime | None) -> bool:
+    """Whether a checkpoint was created before a moment; None is the end of time."""
+    if moment is None:
+        return True
+    try:
+        return datetime.fromisoformat(created_at) < moment
+    except (ValueError, TypeError):
+        return False  # put by somebody else, without a time that can be compared
+
+
+def _named(runner: str) -> str:
+    return f" ({runner})" if runner else ""
