@@ -76,7 +76,6 @@ EXPECTED: dict[str, dict[str, str]] = {
     "threads/new_input_after_failure": {"1": TOOL_RAISES, "2": TOOL_RAISES, "sent": TOOL_RAISES},
     "threads/remove_message": {"unknown": ERROR_CLASSES},
     "threads/resume_parallel_only_failed": {"1": TOOL_RAISES, "2": TOOL_RAISES, "runs": TOOL_RAISES},
-    "threads/sqlite_saver": {WHOLE: LATER + "threads on disk"},
     "tools/no_docstring": {"tool()": ERROR_CLASSES},
     "tools/result_command_without_message": {"invoke": COMMAND_WITHOUT_RESULT},
     "tools/result_objects": {"pydantic": RESULTS, "dataclass": RESULTS, "enum": RESULTS, "bytes": RESULTS},

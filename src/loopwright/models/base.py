@@ -16,7 +16,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Literal
 
@@ -208,16 +208,16 @@ class BaseChatModel(BaseModel, ModelLike):
             await teller.settle()
         return finish() if answer is None else answer
 
-    async def _consume(
+    def _consume(
         self,
         port: Port,
         messages: list[BaseMessage],
         stop: list[str] | None,
         kwargs: dict[str, Any],
         take: Callable[[Any], object],
-    ) -> None:
+    ) -> Awaitable[None]:
         methods = methods_of(type(self))
-        await port.consume(
+        return port.consume(
             _opener(self, methods.stream, list(messages), stop, kwargs),
             _opener(self, methods.astream, list(messages), stop, kwargs),
             take,

@@ -6,7 +6,7 @@ it binds, so `bound.model_name` works.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 from loopwright.messages import AIMessage, BaseMessage
@@ -45,7 +45,7 @@ class Bound(ChatCall[Out], Generic[Out]):
     def call_config(self, config: RunnableConfig) -> RunnableConfig:
         return self.bound.call_config(merge_configs(self.config, config) if self.config else config)
 
-    async def respond(
+    def respond(
         self,
         port: Port,
         messages: list[BaseMessage],
@@ -54,12 +54,12 @@ class Bound(ChatCall[Out], Generic[Out]):
         kwargs: dict[str, Any],
         config: RunnableConfig,
         on_chunk: OnChunk | None = None,
-    ) -> Out:
+    ) -> Coroutine[Any, Any, Out]:
         kwargs = {**self._rest, **kwargs} if kwargs else self._rest
         stop = self._stop if stop is None else stop
         if self.config:
             config = merge_configs(self.config, config)
-        return await self.bound.respond(port, messages, stop=stop, kwargs=kwargs, config=config, on_chunk=on_chunk)
+        return self.bound.respond(port, messages, stop=stop, kwargs=kwargs, config=config, on_chunk=on_chunk)
 
 
 class ModelBinding(Bound[AIMessage], ModelLike):
