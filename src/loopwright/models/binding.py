@@ -6,7 +6,8 @@ it binds, so `bound.model_name` works.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
+from types import CoroutineType
 from typing import Any, Generic, TypeVar, cast
 
 from loopwright.messages import AIMessage, BaseMessage
@@ -54,7 +55,7 @@ class Bound(ChatCall[Out], Generic[Out]):
         kwargs: dict[str, Any],
         config: RunnableConfig,
         on_chunk: OnChunk | None = None,
-    ) -> Coroutine[Any, Any, Out]:
+    ) -> CoroutineType[Any, Any, Out]:
         kwargs = {**self._rest, **kwargs} if kwargs else self._rest
         stop = self._stop if stop is None else stop
         if self.config:
