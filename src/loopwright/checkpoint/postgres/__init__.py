@@ -1,14 +1,12 @@
 """Threads on a PostgreSQL server: `PostgresSaver`. `AsyncPostgresSaver` is the same class."""
 
-from loopwright.errors import MissingExtraError
+from importlib.util import find_spec
 
-try:
-    from loopwright.checkpoint.postgres.saver import AsyncPostgresSaver, PostgresSaver
-except ModuleNotFoundError as error:
-    if error.name != "psycopg":
-        raise
-    raise MissingExtraError(
-        "PostgresSaver needs psycopg, which is not installed: pip install 'loopwright[postgres]'"
-    ) from error
+if find_spec("psycopg") is None:
+    from loopwright.errors import MissingExtraError
+
+    raise MissingExtraError("PostgresSaver needs psycopg, which is not installed: pip install 'loopwright[postgres]'")
+
+from loopwright.checkpoint.postgres.saver import AsyncPostgresSaver, PostgresSaver
 
 __all__ = ["AsyncPostgresSaver", "PostgresSaver"]
