@@ -50,6 +50,11 @@ def postgres_programs() -> Path | None:
     return next((path for path in (*reversed(debian), *beside) if (path / "initdb").exists()), None)
 
 
+def has_postgres() -> bool:
+    """Whether tests that need PostgreSQL run here."""
+    return bool(os.environ.get("TEST_POSTGRES_URL")) or postgres_programs() is not None
+
+
 class Cluster:
     """A PostgreSQL server in a directory of its own."""
 

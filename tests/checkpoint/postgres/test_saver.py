@@ -150,7 +150,7 @@ def test_a_step_takes_two_round_trips(postgres_url):
         saver = PostgresSaver(connection)
         agent = agent_on(saver, call("look", place="here"), say("Nothing."))
         agent.invoke({"messages": "Look."}, THREAD)
-        seen = saver.load("1")
+        seen = loaded(saver, "1")
         line = saver._server.lines.take()
         saver._server.lines.give(line)
         counts = []

@@ -346,12 +346,13 @@ async def test_a_cancelled_task_does_not_wait_for_a_server_that_is_away(own_clus
 
 
 def test_a_forked_process_does_not_share_connections(server):
-    pid_here = server.write(answer("SELECT pg_backend_pid()"))
+    pid_here = asyncio.run(server.awrite(answer("SELECT pg_backend_pid()")))
     read, write = os.pipe()
     child = os.fork()
     if not child:
         try:
-            os.write(write, str(server.write(answer("SELECT pg_backend_pid()"))).encode())
+            server.close()
+            os.write(write, str(asyncio.run(server.awrite(answer("SELECT pg_backend_pid()")))).encode())
         finally:
             os._exit(0)
     os.close(write)

@@ -67,22 +67,22 @@ class OwnLines:
         self.where = _where(given)
         self.size = size
         self.prepares = True
-        self._lock: Final = threading.Lock()
-        self._closed = False
+        self._parents: deque[Line] | None = None
         self._begin()
 
     def _begin(self) -> None:
         self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._closed = False
         self._places = threading.BoundedSemaphore(self.size)
         self.idle: deque[Line] = deque()
         """Those that nobody uses, the one used last at the right."""
 
     def take(self) -> Line:
-        with self._lock:
-            self._closed = False
-            if self._process != os.getpid():
-                self._parents = self.idle  # kept: closing them would hang up on the parent, too
-                self._begin()
+        if self._process != os.getpid():
+            self._parents = self.idle  # kept: closing them would hang up on the parent, too
+            self._begin()
+        self._closed = False
         if not self._places.acquire(timeout=_WAIT):
             raise SaverError(
                 f"all {self.size} connections have been in use for {_WAIT:.0f} s. Raise pool_size=, or look for what "
@@ -117,12 +117,13 @@ class OwnLines:
 
     def close(self) -> None:
         """Those in use are closed when they are given back. Whoever takes one after this opens the house again."""
+        if self._process != os.getpid():
+            return
         with self._lock:
             self._closed = True
             idle, self.idle = self.idle, deque()
-        if self._process == os.getpid():
-            for line in idle:
-                line.close()
+        for line in idle:
+            line.close()
 
 
 class BorrowedLines:

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -64,7 +65,11 @@ class Server:
         self._patience: Final = patience
         self._ready = False
         self._reached = False
-        self._lock: Final = threading.Lock()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
 
     # --- for plain callers --------------------------------------------------------
@@ -149,21 +154,25 @@ class Server:
         except asyncio.CancelledError:
             given_up.set()
             if not job.cancel():
+                waiter.add_done_callback(asyncio.Future.exception)  # looked at: asyncio would complain
                 await asyncio.wait([waiter])
-                waiter.exception()  # has been looked at
             raise
 
     def _executor(self) -> ThreadPoolExecutor:
+        if self._process != os.getpid():
+            self._begin()  # in a forked process there are no threads
         with self._lock:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(self.lines.size, "loopwright-postgres")
             return self._threads
 
     def close(self) -> None:
-        with self._lock:
-            threads, self._threads = self._threads, None
-        if threads is not None:
-            threads.shutdown(wait=False)
+        """Does nothing in a process that was forked and has not used it."""
+        if self._process == os.getpid():
+            with self._lock:
+                threads, self._threads = self._threads, None
+            if threads is not None:
+                threads.shutdown(wait=False)
         self.lines.close()
 
 
