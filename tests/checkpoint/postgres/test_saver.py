@@ -13,33 +13,30 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from loopwright.agents import create_agent
+from loopwright.checkpoint.conformance import SaverConformance
+from loopwright.checkpoint.conformance.records import ids, loaded, record
 from loopwright.checkpoint.postgres import AsyncPostgresSaver, PostgresSaver, aio
 from loopwright.checkpoint.postgres.lines import OwnLines
 from loopwright.errors import MissingExtraError, SaverError, ThreadConflictError, UsageError
 from loopwright.scope import RunnableConfig
 from loopwright.testing import ScriptedModel, call, say
 from loopwright.tools import tool
-from tests.checkpoint.contract import SaverContract
-from tests.checkpoint.records import ids, loaded, record
 
 THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
 
 
-class TestPostgresSaver(SaverContract):
-    @pytest.fixture
-    def saver(self, postgres_url):
-        with PostgresSaver(postgres_url) as saver:
-            yield saver
+class TestPostgresSaver(SaverConformance):
+    many = 300
 
+    @pytest.fixture(autouse=True)
+    def place(self, postgres_url):
+        self.url = postgres_url
 
-class TestOnAPool(SaverContract):
-    """With the settings that LangGraph asks for."""
+    def make_saver(self, folder):
+        return PostgresSaver(self.url)
 
-    @pytest.fixture
-    def saver(self, postgres_url):
-        kwargs = {"autocommit": True, "row_factory": dict_row, "prepare_threshold": 0}
-        with psycopg_pool.ConnectionPool(postgres_url, min_size=1, max_size=10, kwargs=kwargs) as pool:
-            yield PostgresSaver(pool)
+    def reopen(self, saver):
+        return PostgresSaver(self.url)
 
 
 @pytest.fixture
@@ -173,6 +170,7 @@ def test_a_step_takes_two_round_trips(postgres_url):
 
 _WRITER = """
 import sys
+from loopwright.checkpoint.conformance import SaverConformance
 from loopwright.checkpoint.postgres import PostgresSaver
 from loopwright.checkpoint.record import Record
 from loopwright.errors import ThreadConflictError
@@ -371,6 +369,23 @@ def test_a_single_connection(postgres_url):
             thread.join(20)
         saver.close()
         assert connection.execute("SELECT count(*) FROM loopwright_threads").fetchone() == (8,)
+
+
+def test_a_pool_with_the_settings_that_langgraph_asks_for(postgres_url):
+    kwargs = {"autocommit": True, "row_factory": dict_row, "prepare_threshold": 0, "application_name": "pooled"}
+    with psycopg_pool.ConnectionPool(postgres_url, min_size=1, max_size=4, kwargs=kwargs) as pool:
+        saver = PostgresSaver(pool)
+        agent = agent_on(saver, call("look", place="here"), say("Nothing."))
+        assert agent.invoke({"messages": "Look."}, THREAD).text == "Nothing."
+        assert asyncio.run(agent.ainvoke({"messages": "Again."}, THREAD)).text == "Nothing."
+        with pool.connection() as connection:  # what is given back is as it was
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE application_name = 'pooled' AND pid <> pg_backend_pid()"
+            )
+            assert connection.execute("SELECT 1 AS one").fetchone() == {"one": 1}
+        assert len(list(saver.list(THREAD))) == 10
+        saver.close()
 
 
 async def test_of_an_async_pool_the_address_is_taken(postgres_url):

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from psycopg import Error
 
@@ -154,7 +154,7 @@ class Server:
         except asyncio.CancelledError:
             given_up.set()
             if not job.cancel():
-                waiter.add_done_callback(asyncio.Future.exception)  # looked at: asyncio would complain
+                waiter.add_done_callback(_looked_at)
                 await asyncio.wait([waiter])
             raise
 
@@ -174,6 +174,12 @@ class Server:
             if threads is not None:
                 threads.shutdown(wait=False)
         self.lines.close()
+
+
+def _looked_at(future: asyncio.Future[Any]) -> None:
+    """asyncio complains of errors that nobody has looked at."""
+    if not future.cancelled():
+        future.exception()
 
 
 # --- tables -------------------------------------------------------------------------
