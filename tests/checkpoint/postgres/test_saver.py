@@ -16,7 +16,7 @@ from loopwright.agents import create_agent
 from loopwright.checkpoint.conformance import SaverConformance
 from loopwright.checkpoint.conformance.records import ids, loaded, record
 from loopwright.checkpoint.postgres import AsyncPostgresSaver, PostgresSaver, aio
-from loopwright.checkpoint.postgres.lines import OwnLines
+from loopwright.checkpoint.postgres.lines import BorrowedLines, OwnLines
 from loopwright.errors import MissingExtraError, SaverError, ThreadConflictError, UsageError
 from loopwright.scope import RunnableConfig
 from loopwright.testing import ScriptedModel, call, say
@@ -385,7 +385,18 @@ def test_a_pool_with_the_settings_that_langgraph_asks_for(postgres_url):
             )
             assert connection.execute("SELECT 1 AS one").fetchone() == {"one": 1}
         assert len(list(saver.list(THREAD))) == 10
+        lines = saver._server.lines
+        assert isinstance(lines, BorrowedLines)
+        assert len(lines._lines) <= 4
         saver.close()
+
+
+def test_a_connection_that_speaks_another_encoding(postgres_url):
+    with (
+        psycopg.connect(postgres_url, client_encoding="latin1") as connection,
+        pytest.raises(UsageError, match="client_encoding is LATIN1"),
+    ):
+        PostgresSaver(connection)
 
 
 async def test_of_an_async_pool_the_address_is_taken(postgres_url):

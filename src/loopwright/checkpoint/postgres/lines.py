@@ -13,7 +13,6 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
-from weakref import WeakKeyDictionary
 
 from psycopg import Connection, ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
@@ -131,7 +130,7 @@ class BorrowedLines:
 
     def __init__(self, pool: Any) -> None:
         self._pool: Final = pool
-        self._lines: Final[WeakKeyDictionary[Connection[Any], Line]] = WeakKeyDictionary()
+        self._lines: dict[Connection[Any], Line] = {}
         self._lock: Final = threading.Lock()
         self.where = _where(address(pool.conninfo))
         self.size = pool.max_size
@@ -139,11 +138,16 @@ class BorrowedLines:
 
     def take(self) -> Line:
         connection = self._pool.getconn()
-        with self._lock:
-            line = self._lines.get(connection)
-            if line is None:
-                line = self._lines[connection] = Line(connection, prepares=self.prepares)
-            return line
+        try:
+            with self._lock:
+                line = self._lines.get(connection)
+                if line is None:
+                    self._lines = {known: its for known, its in self._lines.items() if not known.closed}
+                    line = self._lines[connection] = Line(connection, prepares=self.prepares)
+                return line
+        except BaseException:
+            self._pool.putconn(connection)
+            raise
 
     def give(self, line: Line) -> None:
         line.used = True

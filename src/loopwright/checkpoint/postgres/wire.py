@@ -39,6 +39,11 @@ class Line:
         self.connection = connection
         """psycopg's, kept so that it lives; only its `pgconn` is used."""
         self.pg: PGconn = connection.pgconn
+        encoding = self.pg.parameter_status(b"client_encoding")
+        if encoding not in (b"UTF8", b"SQL_ASCII", None):
+            raise UsageError(
+                f"The connection's client_encoding is {encoding.decode()}; connect with client_encoding='utf8'."
+            )
         self.pg.nonblocking = 1
         self.trips = 0
         """Round trips made, for those who count them."""
