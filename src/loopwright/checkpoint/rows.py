@@ -230,14 +230,15 @@ class Rows:
         return Thread(thread_id, rows[0]) if rows else None
 
     def make(self, thread_id: str) -> Work[Thread]:
-        """The row of a thread that there was none of; somebody else may make it at the same moment."""
-        yield Sql(
-            "INSERT INTO loopwright_threads (thread_id, fence, runner, swept, items, cells) VALUES (?, 0, '', 0, 0, 0) "
-            "ON CONFLICT DO NOTHING",
-            (thread_id,),
-        )
-        thread = yield from self.find(thread_id)
-        assert thread is not None
+        """The row of a thread that there was none of; somebody else may make it, or delete it, at the same moment."""
+        thread: Thread | None = None
+        while thread is None:
+            yield Sql(
+                "INSERT INTO loopwright_threads (thread_id, fence, runner, swept, items, cells) "
+                "VALUES (?, 0, '', 0, 0, 0) ON CONFLICT DO NOTHING",
+                (thread_id,),
+            )
+            thread = yield from self.find(thread_id)
         return thread
 
     def _open(self, thread_id: str, claim: int | None, *, must_exist: bool = False) -> Work[Thread | None]:

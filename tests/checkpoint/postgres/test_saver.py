@@ -17,7 +17,7 @@ from loopwright.checkpoint.conformance import SaverConformance
 from loopwright.checkpoint.conformance.records import ids, loaded, record
 from loopwright.checkpoint.postgres import AsyncPostgresSaver, PostgresSaver, aio
 from loopwright.checkpoint.postgres.lines import BorrowedLines, OwnLines
-from loopwright.errors import MissingExtraError, SaverError, ThreadConflictError, UsageError
+from loopwright.errors import LoopwrightError, MissingExtraError, SaverError, ThreadConflictError, UsageError
 from loopwright.scope import RunnableConfig
 from loopwright.testing import ScriptedModel, call, say
 from loopwright.tools import tool
@@ -234,6 +234,29 @@ def test_two_savers_that_make_a_thread_at_once(postgres_url):
             winner.save(record("c1", None, thread), None, late)
             with pytest.raises(ThreadConflictError):
                 loser.save(record("c2", None, thread), None, early)
+
+
+def test_a_thread_that_is_made_and_deleted_by_many_at_once(postgres_url):
+    with PostgresSaver(postgres_url) as saver:
+        saver.setup()
+        errors = []
+
+        def come_and_go(number: int) -> None:
+            try:
+                for step in range(25):
+                    saver.save(record(f"c{number}-{step}"))
+                    saver.delete_thread("t")
+            except (LoopwrightError, AssertionError) as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=come_and_go, args=(number,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+
+        assert errors == []
+        assert saver.size_report() == {"bytes": 0, "threads": 0, "checkpoints": 0}
 
 
 async def test_two_runs_at_once_never_mix(postgres_url):
