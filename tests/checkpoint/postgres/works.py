@@ -31,11 +31,3 @@ def answer(text: str, *params):
         return rows[0][0]
 
     return work
-
-
-def sessions():
-    """Process ids of the server's sessions that are ours."""
-    rows = yield Sql(
-        "SELECT pid FROM pg_stat_activity WHERE application_name = 'loopwright' AND pid <> pg_backend_pid()"
-    )
-    return [row[0] for row in rows]
