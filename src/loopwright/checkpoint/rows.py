@@ -215,7 +215,7 @@ class Rows:
         else:
             if thread is None:
                 thread = yield from self.make(thread_id)
-            if (yield from has_checkpoints(thread)):
+            if (yield from has_checkpoints(thread, "")):
                 raise changed_meanwhile(thread_id, thread.runner)
         thread.fence += 1
         thread.holder = thread.fence
@@ -463,8 +463,10 @@ def _numbered_entries(
     return entries_of(row), blobs
 
 
-def has_checkpoints(thread: Thread) -> Work[bool]:
-    rows = yield Sql("SELECT 1 FROM loopwright_spaces WHERE thread = ? LIMIT 1", (thread.number,))
+def has_checkpoints(thread: Thread, ns: str | None = None) -> Work[bool]:
+    """Whether a namespace of it has any; None: whether the thread has."""
+    where, params = ("", ()) if ns is None else (" AND ns = ?", (ns,))
+    rows = yield Sql(f"SELECT 1 FROM loopwright_spaces WHERE thread = ?{where} LIMIT 1", (thread.number, *params))
     return bool(rows)
 
 
