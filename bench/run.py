@@ -24,6 +24,9 @@ import environments
 import report
 from environments import HERE, PEERS, python_of
 
+sys.path.append(str(HERE.parent))
+from tests import services
+
 # Each group is measured in one process. Those that look at memory need one to themselves.
 GROUPS = (
     ("import",),
@@ -34,10 +37,11 @@ GROUPS = (
     ("concurrency",),
     ("thread",),
     ("writes",),
+    ("postgres",),
     ("install",),
 )
 SCENARIOS = tuple(scenario for group in GROUPS for scenario in group)
-MAX_REPS = {"thread": 2, "writes": 2, "concurrency": 2, "construct_memory": 1, "install": 1}
+MAX_REPS = {"thread": 2, "writes": 2, "postgres": 2, "concurrency": 2, "construct_memory": 1, "install": 1}
 TIMEOUT = 1800  # seconds for one process
 
 # Printed by the measured process itself: a parent cannot tell a child's peak from its own.
@@ -93,13 +97,35 @@ def run_install(peer):
     return {"install": result} if result else {}
 
 
-def run_worker(peer, scenarios):
+def run_postgres(peer):
+    """Conversations on a server that is made for it, with and without waiting for the disk at each commit."""
+    programs = services.postgres_programs()
+    if programs is None:
+        print("postgres: there is no PostgreSQL on this machine (initdb)", file=sys.stderr)
+        return {}
+    result = {}
+    for fsync in "off", "on":
+        cluster = services.Cluster(programs, fsync=fsync)
+        try:
+            kind = f"postgres, fsync {fsync}"
+            found = run_worker(peer, ["postgres"], BENCH_POSTGRES_URL=cluster.url, BENCH_POSTGRES_KIND=kind)
+        finally:
+            cluster.remove()
+        if not found:
+            return {}
+        result |= found["postgres"]
+    return {"postgres": result}
+
+
+def run_worker(peer, scenarios, **variables):
     command = [python_of(peer), "worker.py", peer, ",".join(scenarios)]
-    process = subprocess.run(command, capture_output=True, text=True, cwd=HERE, timeout=TIMEOUT, check=True)
+    process = subprocess.run(
+        command, capture_output=True, text=True, cwd=HERE, timeout=TIMEOUT, check=True, env=os.environ | variables
+    )
     return {name: result for name, result in json.loads(process.stdout.splitlines()[-1]).items() if result}
 
 
-ALONE = {"import": run_import, "fresh": run_fresh, "install": run_install}
+ALONE = {"import": run_import, "fresh": run_fresh, "postgres": run_postgres, "install": run_install}
 
 
 def measure(peer, scenarios):

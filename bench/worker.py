@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import tracemalloc
 import warnings
@@ -40,6 +41,8 @@ TURNS = 200
 EDGE_TURNS = 10
 MESSAGES = 1000
 EDGE_STEPS = 50
+SPEAKERS = 8
+SPEECHES = 25
 
 
 # --- timing -----------------------------------------------------------------
@@ -282,31 +285,13 @@ def thread(peer):
         with tempfile.TemporaryDirectory() as folder:
             path = str(Path(folder, "store"))
             conversation = peer.Thread(kind, path, script, peer.prepare_tools(tools.ALL))
-            cpu, wall = [], []
-            for _ in range(TURNS):
-                wall_start, cpu_start = time.perf_counter(), time.process_time()
-                answer = conversation.turn(USER_TEXT)
-                cpu.append(time.process_time() - cpu_start)
-                wall.append(time.perf_counter() - wall_start)
-                assert answer == script.answer
-            assert script.model_calls == 2 * TURNS
-            messages = conversation.messages()
+            result |= turns(conversation, script, kind)
             if kind == "memory":
                 stored = conversation.stored_bytes()
             conversation.close()
             if kind != "memory":
                 stored = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
-        edge = EDGE_TURNS
-        for unit, values in ("cpu", cpu), ("wall", wall):
-            first = statistics.median(values[1 : edge + 1])
-            last = statistics.median(values[-edge:])
-            result[f"{kind}: first turns {unit} ms"] = first * 1e3
-            result[f"{kind}: last turns {unit} ms"] = last * 1e3
-            result[f"{kind}: total {unit} s"] = sum(values)
         result[f"{kind}: stored KB"] = stored / 1024
-        result[f"{kind}: messages KB"] = len(json.dumps(messages, default=str)) / 1024
-        result[f"{kind}: messages"] = len(messages)
-        result[f"{kind}: longest history"] = script.longest_history
     return result
 
 
@@ -340,11 +325,90 @@ def writes(peer):
     return result
 
 
+def turns(conversation, script, kind):
+    """200 turns of one conversation."""
+    result, cpu, wall = {}, [], []
+    for _ in range(TURNS):
+        wall_start, cpu_start = time.perf_counter(), time.process_time()
+        answer = conversation.turn(USER_TEXT)
+        cpu.append(time.process_time() - cpu_start)
+        wall.append(time.perf_counter() - wall_start)
+        assert answer == script.answer
+    assert script.model_calls == 2 * TURNS
+    messages = conversation.messages()
+    edge = EDGE_TURNS
+    for unit, values in ("cpu", cpu), ("wall", wall):
+        first = statistics.median(values[1 : edge + 1])
+        last = statistics.median(values[-edge:])
+        result[f"{kind}: first turns {unit} ms"] = first * 1e3
+        result[f"{kind}: last turns {unit} ms"] = last * 1e3
+        result[f"{kind}: total {unit} s"] = sum(values)
+    result[f"{kind}: messages KB"] = len(json.dumps(messages, default=str)) / 1024
+    result[f"{kind}: messages"] = len(messages)
+    result[f"{kind}: longest history"] = script.longest_history
+    return result
+
+
+def postgres(peer):
+    """The same on the PostgreSQL server that the parent has started, and eight conversations at once."""
+    if "postgres" not in getattr(peer, "SERVERS", ()):
+        return {}
+    import psycopg
+
+    url, kind = os.environ["BENCH_POSTGRES_URL"], os.environ["BENCH_POSTGRES_KIND"]
+
+    def conversation(name, script):
+        made = peer.Thread("postgres", url, script, peer.prepare_tools(tools.ALL))
+        made.config["configurable"]["thread_id"] = name
+        return made
+
+    script = Script()
+    alone = conversation("alone", script)
+    result = turns(alone, script, kind)
+    alone.close()
+    with psycopg.connect(url) as connection:
+        tables = "FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
+        stored = connection.execute(f"SELECT sum(pg_total_relation_size(oid)) {tables}").fetchone()[0]
+    result[f"{kind}: stored KB"] = int(stored) / 1024
+
+    together = [conversation(f"together {number}", Script()) for number in range(SPEAKERS)]
+    for each in together:
+        each.turn(USER_TEXT)
+    speakers = [threading.Thread(target=lambda each=each: speak(each)) for each in together]
+    start = time.perf_counter()
+    for speaker in speakers:
+        speaker.start()
+    for speaker in speakers:
+        speaker.join()
+    result[f"{kind}: turns a second, {SPEAKERS} threads"] = SPEAKERS * SPEECHES / (time.perf_counter() - start)
+    for each in together:
+        each.close()
+    return result
+
+
+def speak(conversation):
+    for _ in range(SPEECHES):
+        conversation.turn(USER_TEXT)
+
+
 def versions(peer):
     return {name: importlib.metadata.version(name) for name in peer.PACKAGES}
 
 
-SCENARIOS = (check, construct, construct_memory, loop, parallel, stream, wire, concurrency, thread, writes, versions)
+SCENARIOS = (
+    check,
+    construct,
+    construct_memory,
+    loop,
+    parallel,
+    stream,
+    wire,
+    concurrency,
+    thread,
+    writes,
+    postgres,
+    versions,
+)
 
 
 def main():

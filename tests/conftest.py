@@ -1,12 +1,15 @@
-"""How many simulated runs are played, and which."""
+"""Servers for the tests that ask for them, and how many simulated runs are played, and which."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
-__all__ = ["pytest_addoption", "simulation_seeds"]
+from tests import services
+
+__all__ = ["postgres_server", "postgres_url", "pytest_addoption", "simulation_seeds"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,3 +25,16 @@ def simulation_seeds(pytestconfig: pytest.Config) -> range:
     if seed is not None:
         return range(seed, seed + 1)
     return range(pytestconfig.getoption("--simulations") or int(os.environ.get("LOOPWRIGHT_SIMULATIONS", "1000")))
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The url of a PostgreSQL server. Tests share it: use `postgres_url` for tables."""
+    yield from services.postgres_server()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """The url of an empty place on it, for this test alone."""
+    with services.empty_schema(postgres_server) as url:
+        yield url

@@ -14,6 +14,7 @@ PACKAGES = ["langchain", "langchain-core", "langgraph", "langgraph-checkpoint", 
 MODES = {"sync", "async"}
 STREAMS = {"sync", "async"}
 STORES = ["memory", "sqlite", "sqlite, durability=exit"]
+SERVERS = ["postgres"]
 SHARED_AGENT = True
 
 # The agent calls bind_tools before every model call. A real chat model turns the tools
@@ -134,6 +135,12 @@ class Thread:
             from langgraph.checkpoint.memory import InMemorySaver
 
             self.saver = InMemorySaver()
+        elif kind == "postgres":
+            from langgraph.checkpoint.postgres import PostgresSaver
+
+            self.context = PostgresSaver.from_conn_string(path)
+            self.saver = self.context.__enter__()
+            self.saver.setup()
         else:
             from langgraph.checkpoint.sqlite import SqliteSaver
 

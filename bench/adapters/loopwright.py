@@ -14,6 +14,7 @@ PACKAGES = ["loopwright"]
 MODES = {"sync", "async"}
 STREAMS = {"sync", "async"}
 STORES = ["memory", "sqlite"]
+SERVERS = ["postgres"]
 SHARED_AGENT = True
 
 # Counted as always, and never reached.
@@ -128,6 +129,10 @@ class Thread:
             from loopwright.checkpoint.memory import InMemorySaver
 
             self.saver = InMemorySaver()
+        elif kind == "postgres":
+            from loopwright.checkpoint.postgres import PostgresSaver
+
+            self.saver = PostgresSaver(path)
         else:
             from loopwright.checkpoint.sqlite import SqliteSaver
 

@@ -42,7 +42,10 @@ PAGE: Final = 200
 
 _FENCE_BITS: Final = 32
 
-_THREAD: Final = "SELECT number, fence, holder, runner, swept, items, cells FROM loopwright_threads WHERE thread_id = ?"
+_THREAD: Final = (
+    "SELECT number, fence, holder, runner, swept, items, cells, {following} FROM loopwright_threads "
+    "WHERE thread_id = ?{lock}"
+)
 
 
 _Shown: TypeAlias = int | tuple[int, bytes]
@@ -66,8 +69,11 @@ class Thread:
         self.holder: int | None = row[2]
         self.runner: str = row[3]
         self.swept: int = row[4]
+        self._swept: Final = self.swept
         self._items: int = row[5]
         self._cells: int = row[6]
+        self.following: Final[int | None] = row[7]
+        """The number of the next checkpoint, if it was drawn."""
         self.new_items: Final[dict[bytes, int]] = {}
         self.new_cells: Final[list[tuple[Any, ...]]] = []
         self.contents: Final[dict[int, Content]] = {}
@@ -110,9 +116,9 @@ class Thread:
                 many=True,
             )
         yield Sql(
-            "UPDATE loopwright_threads SET fence = ?, holder = ?, runner = ?, swept = ?, items = ?, cells = ? "
+            "UPDATE loopwright_threads SET fence = ?, holder = ?, runner = ?, swept = swept + ?, items = ?, cells = ? "
             "WHERE number = ?",
-            (self.fence, self.holder, self.runner, self.swept, self._items, self._cells, self.number),
+            (self.fence, self.holder, self.runner, self.swept - self._swept, self._items, self._cells, self.number),
         )
 
 
@@ -132,7 +138,7 @@ class Rows:
 
     def __init__(self, codec: Codec, dialect: Dialect) -> None:
         self.known: Final = Known()
-        self.dialect: Final = dialect
+        self._thread: Final = _THREAD.format(following=dialect.following, lock=dialect.lock)
         self.reader: Final = Reader(codec, self.known)
         self._drafts: Final = Drafts(codec, self.known)
 
@@ -209,7 +215,7 @@ class Rows:
         else:
             if thread is None:
                 thread = yield from self.make(thread_id)
-            if (yield from has_checkpoints(thread)):
+            if (yield from has_checkpoints(thread, "")):
                 raise changed_meanwhile(thread_id, thread.runner)
         thread.fence += 1
         thread.holder = thread.fence
@@ -220,18 +226,19 @@ class Rows:
 
     def find(self, thread_id: str) -> Work[Thread | None]:
         """The row of a thread, to be written to."""
-        rows = yield Sql(_THREAD + self.dialect.lock, (thread_id,))
+        rows = yield Sql(self._thread, (thread_id,))
         return Thread(thread_id, rows[0]) if rows else None
 
     def make(self, thread_id: str) -> Work[Thread]:
-        """The row of a thread that there was none of; somebody else may make it at the same moment."""
-        yield Sql(
-            "INSERT INTO loopwright_threads (thread_id, fence, runner, swept, items, cells) VALUES (?, 0, '', 0, 0, 0) "
-            "ON CONFLICT DO NOTHING",
-            (thread_id,),
-        )
-        thread = yield from self.find(thread_id)
-        assert thread is not None
+        """The row of a thread that there was none of; somebody else may make it, or delete it, at the same moment."""
+        thread: Thread | None = None
+        while thread is None:
+            yield Sql(
+                "INSERT INTO loopwright_threads (thread_id, fence, runner, swept, items, cells) "
+                "VALUES (?, 0, '', 0, 0, 0) ON CONFLICT DO NOTHING",
+                (thread_id,),
+            )
+            thread = yield from self.find(thread_id)
         return thread
 
     def _open(self, thread_id: str, claim: int | None, *, must_exist: bool = False) -> Work[Thread | None]:
@@ -302,9 +309,12 @@ class Rows:
         body.cells = cells
         if parent is not None and parent.versions is not None:
             body.versions = self._versions(letter, parent, body)
-        number = yield from _put(thread, space, own, parent_id, body_of(body))
-        if written:
-            yield from _put_writes(number, {task: entries for task, (entries, _) in written.items()})
+        if thread.following is None or written:
+            number = yield from _put(thread, space, own, parent_id, body_of(body))
+            for task, (entries, _) in written.items():
+                yield from _put_writes(number, task, entries)
+        else:
+            number = yield from _put_unasked(thread, thread.following, space, own, parent_id, body_of(body))
         yield from thread.close()
         yield COMMIT
         self._learn(thread, lines)
@@ -348,7 +358,7 @@ class Rows:
             raise no_such_checkpoint(thread_id, checkpoint_id)
         known = self.known.written.get((thread.mark, ns)) or {}
         row, blobs = _numbered_entries(thread, entries, known)
-        yield from _put_writes(number, {task_id: row})
+        yield from _put_writes(number, task_id, row)
         yield from thread.close()
         yield COMMIT
         self._learn_written(thread, ns, known, [blobs])
@@ -453,8 +463,10 @@ def _numbered_entries(
     return entries_of(row), blobs
 
 
-def has_checkpoints(thread: Thread) -> Work[bool]:
-    rows = yield Sql("SELECT 1 FROM loopwright_spaces WHERE thread = ? LIMIT 1", (thread.number,))
+def has_checkpoints(thread: Thread, ns: str | None = None) -> Work[bool]:
+    """Whether a namespace of it has any; None: whether the thread has."""
+    where, params = ("", ()) if ns is None else (" AND ns = ?", (ns,))
+    rows = yield Sql(f"SELECT 1 FROM loopwright_spaces WHERE thread = ?{where} LIMIT 1", (thread.number, *params))
     return bool(rows)
 
 
@@ -486,22 +498,38 @@ def _put(thread: Thread, space: int, id: bytes, parent: bytes | None, body: byte
     return number
 
 
-def _put_writes(checkpoint: int, entries: dict[str, bytes]) -> Work[None]:
-    """What tasks have written, in place of what each had written before."""
-    origin = checkpoint << TASK_BITS
-    rows = yield Sql(
-        "SELECT place, task FROM loopwright_writes WHERE place >= ? AND place < ? ORDER BY place",
-        (origin, (checkpoint + 1) << TASK_BITS),
+def _put_unasked(thread: Thread, number: int, space: int, id: bytes, parent: bytes | None, body: bytes) -> Work[int]:
+    """The same where each answer takes a trip: with a number drawn before, and nothing asked.
+
+    If one of that id was stored, it keeps its number, and the `swept` of the thread tells everybody.
+    """
+    yield Sql(
+        "INSERT INTO loopwright_checkpoints (number, space, id, parent, body) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (space, id) DO UPDATE SET parent = excluded.parent, body = excluded.body",
+        (number, space, id, parent, body),
     )
-    places = {bytes(task): place for place, task in rows}
-    following = rows[-1][0] + 1 if rows else origin
-    for name, blob in entries.items():
-        task = id_of(name)
-        if task in places:
-            yield Sql("UPDATE loopwright_writes SET blob = ? WHERE place = ?", (blob, places[task]))
-        else:
-            yield Sql("INSERT INTO loopwright_writes (place, task, blob) VALUES (?, ?, ?)", (following, task, blob))
-            following += 1
+    stored = "(SELECT number FROM loopwright_checkpoints WHERE space = ? AND id = ?)"
+    yield Sql(f"UPDATE loopwright_spaces SET head = {stored} WHERE number = ?", (space, id, space))
+    yield Sql(
+        f"UPDATE loopwright_threads SET swept = swept + 1 WHERE number = ? AND {stored} <> ?",
+        (thread.number, space, id, number),
+    )
+    return number
+
+
+def _put_writes(checkpoint: int, task: str, entries: bytes) -> Work[None]:
+    """What a task has written, in place of what it had written before."""
+    inside = checkpoint << TASK_BITS, (checkpoint + 1) << TASK_BITS
+    id = id_of(task)
+    yield Sql(
+        "UPDATE loopwright_writes SET blob = ? WHERE place >= ? AND place < ? AND task = ?", (entries, *inside, id)
+    )
+    yield Sql(
+        "INSERT INTO loopwright_writes (place, task, blob) SELECT following, ?, ? FROM (SELECT "
+        "COALESCE(MAX(place) + 1, ?) AS following, COUNT(CASE WHEN task = ? THEN 1 END) AS known "
+        "FROM loopwright_writes WHERE place >= ? AND place < ?) AS those WHERE known = 0",
+        (id, entries, inside[0], id, *inside),
+    )
 
 
 def _within(place: Place) -> tuple[str, tuple[Any, ...]]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import sqlite3
 import weakref
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from loopwright.checkpoint.base import BaseCheckpointSaver, Record, SizeReport, Strategy
-from loopwright.checkpoint.codec import Codec
-from loopwright.checkpoint.keeping import Keeping
-from loopwright.checkpoint.rows import PAGE, Place, Rows
+from loopwright.checkpoint.base import Strategy
+from loopwright.checkpoint.database import DatabaseSaver
 from loopwright.checkpoint.sql import SQLITE, nothing
 from loopwright.checkpoint.sqlite.file import MEMORY, SCRUB, VACUUM, File
 from loopwright.errors import SaverError, UsageError
@@ -23,7 +21,7 @@ __all__ = ["AsyncSqliteSaver", "SqliteSaver"]
 _OLDEST_SQLITE = (3, 35, 0)
 
 
-class SqliteSaver(BaseCheckpointSaver):
+class SqliteSaver(DatabaseSaver):
     """Keeps threads in one SQLite file, for plain calls and for asyncio.
 
     `path` is a file, which is made if it is not there, or `":memory:"`; an open `sqlite3.Connection` stands for its
@@ -43,14 +41,12 @@ class SqliteSaver(BaseCheckpointSaver):
         synchronous: Literal["normal", "full"] = "normal",
         timeout: float = 60.0,
     ) -> None:
-        super().__init__(types=types)
         if synchronous not in ("normal", "full"):
             raise UsageError(f'SqliteSaver(synchronous={synchronous!r}): write "normal" or "full".')
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
             raise SaverError(f"SqliteSaver needs SQLite 3.35 or newer; this Python has {sqlite3.sqlite_version}.")
         self._file = File(_path(path), synchronous, timeout)
-        self._rows = Rows(Codec(self.registry), SQLITE)
-        self._keeping = Keeping(self._rows)
+        super().__init__(self._file, SQLITE, types)
         weakref.finalize(self, self._file.close)
 
     def __repr__(self) -> str:
@@ -65,100 +61,6 @@ class SqliteSaver(BaseCheckpointSaver):
         """Let go of the file. A saver of a file may be used again after that; one in memory has lost all."""
         self._file.close()
 
-    # --- reading ----------------------------------------------------------------
-
-    def load(self, thread_id: str, ns: str = "", checkpoint_id: str | None = None) -> Record | None:
-        return self._file.read(self._rows.load(thread_id, ns, checkpoint_id))
-
-    async def aload(self, thread_id: str, ns: str = "", checkpoint_id: str | None = None) -> Record | None:
-        return await self._file.aread(self._rows.load(thread_id, ns, checkpoint_id))
-
-    def walk(
-        self,
-        thread_id: str | None,
-        ns: str | None = "",
-        *,
-        before: str | None = None,
-        filter: Mapping[str, Any] | None = None,
-        limit: int | None = None,
-    ) -> Iterator[Record]:
-        place = Place(thread_id, ns)
-        below = None if before is None else self._file.read(self._rows.before(place, before))
-        left = PAGE if limit is None else limit
-        while left > 0:
-            numbers, below = self._file.read(self._rows.page(place, below, filter, left))
-            for number in numbers[:left]:
-                record = self._file.read(self._rows.at(number))
-                if record is not None:  # deleted while the reader was away
-                    left -= limit is not None
-                    yield record
-            if below is None:
-                return
-
-    async def awalk(
-        self,
-        thread_id: str | None,
-        ns: str | None = "",
-        *,
-        before: str | None = None,
-        filter: Mapping[str, Any] | None = None,
-        limit: int | None = None,
-    ) -> AsyncIterator[Record]:
-        place = Place(thread_id, ns)
-        below = None if before is None else await self._file.aread(self._rows.before(place, before))
-        left = PAGE if limit is None else limit
-        while left > 0:
-            numbers, below = await self._file.aread(self._rows.page(place, below, filter, left))
-            for number in numbers[:left]:
-                record = await self._file.aread(self._rows.at(number))
-                if record is not None:
-                    left -= limit is not None
-                    yield record
-            if below is None:
-                return
-
-    def size_report(self, thread_id: str | None = None) -> SizeReport:
-        return self._file.read(self._keeping.size(thread_id))
-
-    async def asize_report(self, thread_id: str | None = None) -> SizeReport:
-        return await self._file.aread(self._keeping.size(thread_id))
-
-    # --- writing ----------------------------------------------------------------
-
-    def claim(self, thread_id: str, seen: Record | None, run_id: str) -> int:
-        return self._file.write(self._rows.claim(thread_id, seen, run_id))
-
-    async def aclaim(self, thread_id: str, seen: Record | None, run_id: str) -> int:
-        return await self._file.awrite(self._rows.claim(thread_id, seen, run_id))
-
-    def save(self, record: Record, changed: Collection[str] | None = None, claim: int | None = None) -> None:
-        self._file.write(self._rows.save(record, changed, claim))
-
-    async def asave(self, record: Record, changed: Collection[str] | None = None, claim: int | None = None) -> None:
-        await self._file.awrite(self._rows.save(record, changed, claim))
-
-    def save_writes(
-        self,
-        thread_id: str,
-        ns: str,
-        checkpoint_id: str,
-        task_id: str,
-        writes: Sequence[tuple[str, Any]],
-        claim: int | None = None,
-    ) -> None:
-        self._file.write(self._rows.save_writes(thread_id, ns, checkpoint_id, task_id, writes, claim))
-
-    async def asave_writes(
-        self,
-        thread_id: str,
-        ns: str,
-        checkpoint_id: str,
-        task_id: str,
-        writes: Sequence[tuple[str, Any]],
-        claim: int | None = None,
-    ) -> None:
-        await self._file.awrite(self._rows.save_writes(thread_id, ns, checkpoint_id, task_id, writes, claim))
-
     # --- whole threads ----------------------------------------------------------
 
     def delete_thread(self, thread_id: str) -> None:
@@ -171,12 +73,6 @@ class SqliteSaver(BaseCheckpointSaver):
 
     async def adelete_thread(self, thread_id: str) -> None:
         await self._file.awrite(self._keeping.delete(thread_id), scrub=SCRUB)
-
-    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        self._file.write(self._keeping.copy(source_thread_id, target_thread_id))
-
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        await self._file.awrite(self._keeping.copy(source_thread_id, target_thread_id))
 
     def prune(
         self,
