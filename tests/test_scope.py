@@ -128,4 +128,4 @@ def test_values_of_a_config_have_their_form(config: Any, words: str):
 
 def test_none_says_nothing_in_a_config():
     nothing = dict.fromkeys(("tags", "metadata", "configurable", "callbacks", "run_name"))
-    assert ensure_config(nothing) == nothing
+    assert ensure_config(nothing) == nothing  # pyright: ignore[reportArgumentType]

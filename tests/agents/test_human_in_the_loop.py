@@ -83,7 +83,7 @@ def test_B34_an_edit_is_what_is_stored_what_runs_and_what_the_model_is_told(worl
     result = bench.decide(world, edit(to="Bob", count=2))
     assert bench.effects == ["Bob x2"]
     stored, told = result["messages"][1], bench.model.requests[-1].messages[1]
-    assert [message.tool_calls[0]["args"] for message in (stored, told)] == [{"to": "Bob", "count": 2}] * 2
+    assert [message.tool_calls[0]["args"] for message in (stored, told)] == [{"to": "Bob", "count": 2}] * 2  # pyright: ignore[reportAttributeAccessIssue]
     assert first.tool_calls[0]["args"] == {"to": "Ada"}, "the caller's message is not changed"
     assert result["messages"][2].text == (
         "A person changed this call before it ran. This is the result of the call as changed.\n\nsent to Bob"

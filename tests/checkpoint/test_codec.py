@@ -55,14 +55,14 @@ class Box(Generic[T]):
     kind: typing.ClassVar[str] = "box"
     content: T | None = None
     weight: float = dataclasses.field(init=False)
-    __secret: int = 3
+    __secret: int = 3  # pyright: ignore[reportGeneralTypeIssues]
 
 
 @dataclasses.dataclass(slots=True)
 class Slots:
     name: str
     late: Any = dataclasses.field(init=False)
-    __secret: int = 3
+    __secret: int = 3  # pyright: ignore[reportGeneralTypeIssues]
 
 
 @dataclasses.dataclass
@@ -182,7 +182,7 @@ def wide() -> Wide:
 
 def point() -> Point3:
     made = Point3(1, 2)
-    made.beside = {3}
+    made.beside = {3}  # pyright: ignore[reportAttributeAccessIssue]
     return made
 
 
@@ -264,7 +264,7 @@ EXACT = [
     Interrupt({"q": (1,)}, "7"),
     [Send("node", {"x": {1}}), Overwrite([1]), Pending("1", "n", ("push", 0))],
     Order("x", item_list=["pie"], price=1, when=dt.datetime(2026, 1, 1, tzinfo=BERLIN), box=(1,)),
-    Order("x", item_list=("pie",)),
+    Order("x", item_list=("pie",)),  # pyright: ignore[reportArgumentType]
     UnknownMessage("x", type="unknown"),
     ToolMessage("x", tool_call_id="1", artifact=kinds.Item("a", [2**70, "\ud800"])),
     AIMessage([{"type": "text", "text": "x"}, "y"], response_metadata={"at": dt.date(2026, 1, 1)}, zz={1}),

@@ -28,7 +28,7 @@ class LetsAnyoneWrite(BytesSaver):
 class HandsOutWhatItHolds(BytesSaver):
     def load(self, thread_id, ns="", checkpoint_id=None):
         key = (thread_id, ns, checkpoint_id)
-        held = self.__dict__.setdefault("held", {})
+        held = self.__dict__.setdefault("held", {})  # pyright: ignore[reportAttributeAccessIssue]
         return held.setdefault(key, super().load(*key))
 
 

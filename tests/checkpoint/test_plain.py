@@ -320,7 +320,7 @@ def holding(lock) -> list[tuple[object, str]]:
         (ToolMessage("x", tool_call_id="1", artifact={"f": lock}), '.artifact["f"]'),
         (AIMessage("x", additional_kwargs={"f": [lock]}), '.additional_kwargs["f"][0]'),
         (Note("x", extra_data={"f": lock}), '.extra_data["f"]'),
-        (Note("x", more={"f": lock}), '.extra["more"]["f"]'),
+        (Note("x", more={"f": lock}), '.extra["more"]["f"]'),  # pyright: ignore[reportCallIssue]
         (dt.time(1, tzinfo=Zone()), ".tzinfo"),
     ]
 

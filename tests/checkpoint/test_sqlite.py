@@ -101,7 +101,7 @@ async def test_from_conn_string_is_a_context_manager_for_both_worlds(path):
     with SqliteSaver.from_conn_string(str(path)) as saver:
         saver.save(record("c1", values={"n": 1}))
     async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:
-        assert (await saver.aload("t")).values == {"n": 1}
+        assert (await saver.aload("t")).values == {"n": 1}  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def test_an_open_connection_stands_for_its_file(path):
@@ -169,11 +169,11 @@ def test_a_relative_path_stays_where_it_was(path, monkeypatch, tmp_path_factory)
 
 def test_durability_is_a_choice(path):
     for synchronous, level in (("normal", 1), ("full", 2)):
-        with SqliteSaver(path, synchronous=synchronous) as saver:
-            assert saver._file._writing.execute("PRAGMA synchronous").fetchone() == (level,)
-            assert saver._file._writing.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        with SqliteSaver(path, synchronous=synchronous) as saver:  # pyright: ignore[reportArgumentType]
+            assert saver._file._writing.execute("PRAGMA synchronous").fetchone() == (level,)  # pyright: ignore[reportOptionalMemberAccess]
+            assert saver._file._writing.execute("PRAGMA journal_mode").fetchone() == ("wal",)  # pyright: ignore[reportOptionalMemberAccess]
     with pytest.raises(UsageError, match='"normal" or "full"'):
-        SqliteSaver(path, synchronous="off")
+        SqliteSaver(path, synchronous="off")  # pyright: ignore[reportArgumentType]
 
 
 # --- stored once ----------------------------------------------------------------

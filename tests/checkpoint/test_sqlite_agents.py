@@ -174,7 +174,7 @@ def test_B47_of_two_runs_that_read_the_same_one_is_told(path):
         agents[0].invoke({"messages": "I was first"}, CONFIG)
         return found
 
-    savers[1].load = load
+    savers[1].load = load  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(ThreadConflictError, match="has run nothing"):
         agents[1].invoke({"messages": "me too"}, CONFIG)
     assert models[1].requests == []

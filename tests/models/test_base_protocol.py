@@ -308,9 +308,9 @@ def test_a_class_is_built_when_its_first_model_is_made() -> None:
     assert not Configured.__pydantic_complete__
     assert "settings" in Configured.model_fields
     with pytest.raises(ValidationError, match=r"settings\.words"):
-        Configured(settings={"words": "many"})
+        Configured(settings={"words": "many"})  # pyright: ignore[reportArgumentType]
     assert Configured.__pydantic_complete__
-    assert Configured(settings={"words": "2"}).invoke("hi").text == "word word "
+    assert Configured(settings={"words": "2"}).invoke("hi").text == "word word "  # pyright: ignore[reportArgumentType]
 
 
 def test_first_models_of_a_class_may_be_made_at_once() -> None:
@@ -321,7 +321,7 @@ def test_first_models_of_a_class_may_be_made_at_once() -> None:
 
     def make(number: int) -> int:
         start.wait()
-        return Shared(number=str(number)).number
+        return Shared(number=str(number)).number  # pyright: ignore[reportArgumentType]
 
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(make, range(8))) == list(range(8))

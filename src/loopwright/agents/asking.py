@@ -95,8 +95,9 @@ class Asker:
         return reply
 
     def _ask(self, task: Task, messages: list[AnyMessage]) -> Awaitable[Reply]:
-        history: Any = messages
-        messages = repair_history(history)
+        given: Any = messages
+        valid: Any = repair_history(given)
+        messages = valid
         if self.hooks:
             return self._ask_through_hooks(task, messages)
         sent = messages if self.system is None else [self.system, *messages]

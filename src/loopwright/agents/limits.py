@@ -165,23 +165,23 @@ def _found(turn: list[_Seen], name: str, args: Any, content: Any) -> _Seen | Non
 class _Turn:
     """The calls of one turn. Few are compared one by one; of many, each is looked up by its digest."""
 
-    __slots__ = ("_by_digest", "seen")
+    __slots__ = ("by_digest", "seen")
 
     def __init__(self, seen: list[_Seen]) -> None:
         self.seen = seen
-        self._by_digest: dict[tuple[str, str, str], _Seen] | None = None
+        self.by_digest: dict[tuple[str, str, str], _Seen] | None = None
 
     def find(self, name: str, args: Any, content: Any) -> _Seen | None:
         if len(self.seen) <= _FEW:
             return _found(self.seen, name, args, content)
-        if self._by_digest is None:
-            self._by_digest = {_key(seen): seen for seen in self.seen}
-        return self._by_digest.get((name, _digest(args), _digest(content)))
+        if self.by_digest is None:
+            self.by_digest = {_key(seen): seen for seen in self.seen}
+        return self.by_digest.get((name, _digest(args), _digest(content)))
 
     def add(self, seen: _Seen) -> None:
         self.seen.append(seen)
-        if self._by_digest is not None:
-            self._by_digest[_key(seen)] = seen
+        if self.by_digest is not None:
+            self.by_digest[_key(seen)] = seen
 
 
 def _key(seen: _Seen) -> tuple[str, str, str]:
@@ -339,7 +339,7 @@ class Budget:
             few = len(before.seen) <= _FEW  # nearly always
             seen = _found(before.seen, name, args, content) if few else before.find(name, args, content)
             streak = 1 if seen is None else seen.streak + 1
-            if turn._by_digest is None:
+            if turn.by_digest is None:
                 turn.seen.append(_Seen(name, args, content, streak))
             else:
                 turn.add(_Seen(name, args, content, streak))
