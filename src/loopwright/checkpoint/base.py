@@ -320,8 +320,8 @@ class BaseCheckpointSaver(ABC):
         await self._off_loop(self.close)
 
     async def _off_loop(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a plain method without holding up the event loop."""
-        if self.instant:
+        """Call a plain method without holding up the event loop; where none runs, there is none to hold up."""
+        if self.instant or not _has_loop():
             return method(*args, **kwargs)
         return await asyncio.to_thread(method, *args, **kwargs)
 
@@ -382,6 +382,14 @@ class BaseCheckpointSaver(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def _has_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 # --- configs and shapes -------------------------------------------------------
