@@ -43,24 +43,34 @@ REMOVE_ALL_MESSAGES: Final = "__remove_all__"
 
 _append: Final = cast(Any, list).append  # the list's own: ours would cut off from the buffer
 _extend: Final = cast(Any, list).extend
-_growing = threading.Lock()  # two runs may go on from the same version at once: only one of them appends to its buffer
+_growing = threading.RLock()  # two runs may go on from the same version at once: only one of them appends to its buffer
 
 
 class Buffer:
     """Messages that only grow in number, and where each id is."""
 
-    __slots__ = ("__weakref__", "checked", "index", "items")
+    __slots__ = ("__weakref__", "_index", "checked", "items")
 
     items: list[BaseMessage]
-    index: dict[str, int]
-    """Position by id."""
     checked: int
     """How many of the first messages are known to have every call answered. Kept by `repair_history`."""
 
     def __init__(self, items: list[BaseMessage]) -> None:
         self.items = items
-        self.index = {cast(str, message.id): position for position, message in enumerate(items)}
+        self._index: dict[Any, int] | None = None
         self.checked = 0
+
+    @property
+    def index(self) -> dict[Any, int]:
+        """Position by id. Made when somebody asks: most threads that are read are only looked at."""
+        index = self._index
+        return self._indexed() if index is None else index
+
+    def _indexed(self) -> dict[Any, int]:
+        with _growing:  # nobody appends meanwhile
+            if self._index is None:
+                self._index = {message.id: position for position, message in enumerate(self.items)}
+            return self._index
 
 
 class History(list[BaseMessage]):
@@ -234,13 +244,15 @@ def _add(history: History, news: list[BaseMessage]) -> History:
 def _add_one(history: History, buffer: Buffer, length: int, message: BaseMessage) -> History:
     """What nearly every step does."""
     id: Any = message.id
-    if id in buffer.index or message.__class__ is RemoveMessage:
+    index = buffer.index
+    if id in index or message.__class__ is RemoveMessage:
         return _rebuild(history, [message])
     with _growing:
         if length != len(buffer.items):
             buffer = Buffer(list(history))
+            index = buffer.index
         buffer.items.append(message)
-        buffer.index[id] = length
+        index[id] = length
     version = History(history)
     _append(version, message)
     version._buffer = buffer  # pyright: ignore[reportPrivateUsage]
