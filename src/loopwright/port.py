@@ -134,6 +134,11 @@ class Port(ABC):
     async def sleep(self, seconds: float) -> None:
         """Wait."""
 
+    @property
+    def unattended(self) -> bool:
+        """Whether the run is ending where nobody can wait for it: what it has still to do, it does without waiting."""
+        return False
+
     async def pause(self) -> None:
         """Let the reader take what has been emitted."""
         if self.reading:

@@ -16,6 +16,7 @@ import pytest
 from loopwright.agents import Limits, create_agent
 from loopwright.agents.middleware import after_model, before_model
 from loopwright.checkpoint.memory import InMemorySaver
+from loopwright.checkpoint.sqlite import SqliteSaver
 from loopwright.errors import EmptyInputError, RunCancelled, ServerError, ThreadConflictError
 from loopwright.messages import AIMessage, HumanMessage
 from loopwright.testing import ScriptedModel, call, say
@@ -35,6 +36,16 @@ def goes_on(agent: Any, world: Any) -> None:
     result = invoke(agent, world, "and now?", thread())
     assert (result.stop_reason, is_valid(result["messages"])) == ("answer", True)
     assert [m.text for m in result["messages"][: len(kept)]] == [m.text for m in kept]
+
+
+@pytest.fixture(params=["memory", "file"])
+def saver(request, tmp_path):
+    """One that never waits, and one that does."""
+    if request.param == "memory":
+        yield InMemorySaver()
+    else:
+        with SqliteSaver(tmp_path / "threads.db") as on_disk:
+            yield on_disk
 
 
 # -- cancelling -----------------------------------------------------------------------------------------------------
@@ -62,11 +73,11 @@ class Waiting:
 
 
 @pytest.mark.parametrize("reading", [False, True], ids=["ainvoke", "astream"])
-def test_a_cancelled_task(reading):
+def test_a_cancelled_task(reading, saver):
     """While a tool runs: what has finished is kept, the other call gets a result that says it was not run."""
     waiting = Waiting()
     model = ScriptedModel([call("look", city="Oslo", id="c1"), call("wait", id="c2")], "fine")
-    agent = create_agent(model, waiting.tools(), checkpointer=InMemorySaver())
+    agent = create_agent(model, waiting.tools(), checkpointer=saver)
 
     async def read() -> None:
         async for _ in agent.astream({"messages": "hi"}, thread()):
@@ -88,7 +99,7 @@ def test_a_cancelled_task(reading):
     goes_on(agent, "async")
 
 
-def test_a_task_that_is_cancelled_while_the_model_answers():
+def test_a_task_that_is_cancelled_while_the_model_answers(saver):
     started = threading.Event()
 
     class Silent(ScriptedModel):
@@ -98,7 +109,7 @@ def test_a_task_that_is_cancelled_while_the_model_answers():
                 await asyncio.Event().wait()
             return await super().answer(*args, **more)
 
-    agent = create_agent(Silent("fine"), checkpointer=InMemorySaver())  # pyright: ignore[reportCallIssue]
+    agent = create_agent(Silent("fine"), checkpointer=saver)  # pyright: ignore[reportCallIssue]
 
     async def main() -> None:
         task = asyncio.create_task(agent.ainvoke({"messages": "hi"}, thread()))
@@ -111,10 +122,10 @@ def test_a_task_that_is_cancelled_while_the_model_answers():
     goes_on(agent, "async")
 
 
-def test_a_timeout_around_a_run():
+def test_a_timeout_around_a_run(saver):
     """`asyncio.timeout` gives its own error, and nothing of ours."""
     waiting = Waiting()
-    agent = create_agent(ScriptedModel(call("wait"), "fine"), waiting.tools(), checkpointer=InMemorySaver())
+    agent = create_agent(ScriptedModel(call("wait"), "fine"), waiting.tools(), checkpointer=saver)
 
     async def main() -> None:
         with pytest.raises(TimeoutError):
@@ -125,8 +136,8 @@ def test_a_timeout_around_a_run():
     goes_on(agent, "async")
 
 
-def test_a_task_that_is_cancelled_before_it_begins():
-    agent = create_agent(ScriptedModel("fine"), checkpointer=InMemorySaver())
+def test_a_task_that_is_cancelled_before_it_begins(saver):
+    agent = create_agent(ScriptedModel("fine"), checkpointer=saver)
 
     async def main() -> None:
         task = asyncio.create_task(agent.ainvoke({"messages": "hi"}, thread()))
@@ -139,10 +150,10 @@ def test_a_task_that_is_cancelled_before_it_begins():
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 5, 17, 40])
-def test_cancelling_at_any_moment(after):
+def test_cancelling_at_any_moment(after, saver):
     """B139 as users met it: either a result or the caller's own cancellation, and the thread is usable."""
     model = ScriptedModel([call("look", city="Oslo"), call("look", city="Rome")], "ok", loop=True)
-    agent = create_agent(model, [look], checkpointer=InMemorySaver())
+    agent = create_agent(model, [look], checkpointer=saver)
 
     async def main() -> str:
         task = asyncio.create_task(agent.ainvoke({"messages": "hi"}, thread()))
@@ -186,7 +197,7 @@ def chunks_of(agent: Any, world: Any, count: int, mode: str) -> list[Any]:
 @both_worlds
 @pytest.mark.parametrize("mode", ["updates", "values", "messages"])
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
-def test_an_early_break(world, mode, count):
+def test_an_early_break(world, mode, count, saver):
     """Wherever the reader leaves, no call stays open and nothing more is asked for."""
 
     def answer(messages: Any) -> Any:
@@ -195,7 +206,7 @@ def test_an_early_break(world, mode, count):
         return say(chunks=["a", "b", "c"])
 
     model = ScriptedModel(answer, loop=True)
-    agent = create_agent(model, [look], checkpointer=InMemorySaver())
+    agent = create_agent(model, [look], checkpointer=saver)
     assert len(chunks_of(agent, world, count, mode)) <= count
     asked = len(model.requests)
     goes_on(agent, world)
@@ -203,11 +214,11 @@ def test_an_early_break(world, mode, count):
 
 
 @both_worlds
-def test_a_break_while_a_tool_works(world):
+def test_a_break_while_a_tool_works(world, saver):
     """The tool is stopped where it can be, and its call gets a result."""
     waiting = Waiting()
     model = ScriptedModel([call("look", city="Oslo", id="c1"), call("wait", id="c2")], "fine")
-    agent = create_agent(model, waiting.tools(), checkpointer=InMemorySaver())
+    agent = create_agent(model, waiting.tools(), checkpointer=saver)
     chunks_of(agent, world, 2, "updates")
     results = {m.tool_call_id: m.status for m in agent.get_state(thread()).values["messages"][2:]}
     assert results == {"c1": "success", "c2": "error"}
@@ -215,9 +226,9 @@ def test_a_break_while_a_tool_works(world):
 
 
 @both_worlds
-def test_closing_a_stream(world):
+def test_closing_a_stream(world, saver):
     model = ScriptedModel(say(chunks=["a", "b", "c"]), "fine")
-    agent = create_agent(model, checkpointer=InMemorySaver())
+    agent = create_agent(model, checkpointer=saver)
     if world == "sync":
         tokens = agent.stream({"messages": "hi"}, thread(), stream_mode="messages")
         next(tokens)
@@ -235,10 +246,10 @@ def test_closing_a_stream(world):
 
 
 @both_worlds
-def test_an_error_in_the_reader(world):
+def test_an_error_in_the_reader(world, saver):
     """The body of the loop raises: its error comes through, the run is ended in good order."""
     model = ScriptedModel([call("look", city="Oslo")], "fine")
-    agent = create_agent(model, [look], checkpointer=InMemorySaver())
+    agent = create_agent(model, [look], checkpointer=saver)
 
     async def read() -> None:
         async for _ in agent.astream({"messages": "hi"}, thread()):
@@ -254,9 +265,9 @@ def test_an_error_in_the_reader(world):
 
 
 @both_worlds
-def test_a_stream_read_to_its_end_is_stored(world):
+def test_a_stream_read_to_its_end_is_stored(world, saver):
     """B74 as users met it."""
-    agent = create_agent(ScriptedModel(call("look", city="Oslo"), "ok", "fine"), [look], checkpointer=InMemorySaver())
+    agent = create_agent(ScriptedModel(call("look", city="Oslo"), "ok", "fine"), [look], checkpointer=saver)
     stream(agent, world, config=thread())
     assert len(agent.get_state(thread()).values["messages"]) == 4
     goes_on(agent, world)
@@ -267,7 +278,7 @@ def test_a_stream_read_to_its_end_is_stored(world):
 
 @both_worlds
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-def test_going_on_after_a_model_error(world, durability):
+def test_going_on_after_a_model_error(world, durability, saver):
     """The round before it is not made again."""
     looks: list[str] = []
 
@@ -278,7 +289,7 @@ def test_going_on_after_a_model_error(world, durability):
         return "sunny"
 
     model = ScriptedModel(call("look", city="Oslo"), ServerError("down"), "ok", "fine")
-    agent = create_agent(model, [count], checkpointer=InMemorySaver())
+    agent = create_agent(model, [count], checkpointer=saver)
     with pytest.raises(ServerError):
         invoke(agent, world, config=thread(), durability=durability)
     state = agent.get_state(thread())
@@ -289,9 +300,9 @@ def test_going_on_after_a_model_error(world, durability):
 
 
 @both_worlds
-def test_new_input_after_a_model_error(world):
+def test_new_input_after_a_model_error(world, saver):
     model = ScriptedModel(ServerError("down"), "fine")
-    agent = create_agent(model, checkpointer=InMemorySaver())
+    agent = create_agent(model, checkpointer=saver)
     with pytest.raises(ServerError):
         invoke(agent, world, config=thread())
     result = invoke(agent, world, "still there?", thread())
@@ -299,7 +310,7 @@ def test_new_input_after_a_model_error(world):
 
 
 @both_worlds
-def test_new_input_after_an_error_of_a_tool(world):
+def test_new_input_after_an_error_of_a_tool(world, saver):
     """The open call is closed, and not run after all."""
     tries: list[int] = []
 
@@ -309,9 +320,7 @@ def test_new_input_after_an_error_of_a_tool(world):
         tries.append(1)
         raise ValueError("no luck")
 
-    agent = create_agent(
-        ScriptedModel(call("boom"), "fine"), [boom], checkpointer=InMemorySaver(), handle_tool_errors=False
-    )
+    agent = create_agent(ScriptedModel(call("boom"), "fine"), [boom], checkpointer=saver, handle_tool_errors=False)
     with pytest.raises(ValueError, match="no luck"):
         invoke(agent, world, config=thread())
     result = invoke(agent, world, "leave it", thread())
@@ -321,7 +330,7 @@ def test_new_input_after_an_error_of_a_tool(world):
 
 @both_worlds
 @pytest.mark.parametrize("hook", [before_model, after_model], ids=["before", "after"])
-def test_an_error_in_a_hook(world, hook: Any):
+def test_an_error_in_a_hook(world, hook: Any, saver):
     fails = [True]
 
     @hook
@@ -331,7 +340,7 @@ def test_an_error_in_a_hook(world, hook: Any):
             raise LookupError("once")
 
     model = ScriptedModel(call("look", city="Oslo"), "ok", "fine")
-    agent = create_agent(model, [look], middleware=[once], checkpointer=InMemorySaver())
+    agent = create_agent(model, [look], middleware=[once], checkpointer=saver)
     with pytest.raises(LookupError) as raised:
         invoke(agent, world, config=thread())
     assert is_valid(raised.value.state["messages"])  # type: ignore[attr-defined]
@@ -361,10 +370,10 @@ def test_the_state_of_an_error_can_be_gone_on_with(world):
 
 
 @both_worlds
-def test_a_finished_thread_has_nothing_to_go_on_with(world):
+def test_a_finished_thread_has_nothing_to_go_on_with(world, saver):
     """It gives the state it has, and asks no model."""
     model = ScriptedModel("ok", "never")
-    agent = create_agent(model, checkpointer=InMemorySaver())
+    agent = create_agent(model, checkpointer=saver)
     invoke(agent, world, config=thread())
     result = invoke(agent, world, None, thread())
     assert (shown(result["messages"]), model.left) == ([("human", "hi"), ("ai", "ok")], 1)
@@ -459,7 +468,7 @@ def test_ctrl_c(way, kind):
     assert process.stderr == ""
 
 
-def test_ctrl_c_in_a_tool_that_runs_here():
+def test_ctrl_c_in_a_tool_that_runs_here(saver):
     """A lone tool of a bare `invoke` runs on the caller's own thread, where Ctrl-C reaches it."""
 
     @tool
@@ -468,7 +477,7 @@ def test_ctrl_c_in_a_tool_that_runs_here():
         signal.raise_signal(signal.SIGINT)
         return "never"
 
-    agent = create_agent(ScriptedModel(call("work"), "fine"), [work], checkpointer=InMemorySaver())
+    agent = create_agent(ScriptedModel(call("work"), "fine"), [work], checkpointer=saver)
     with pytest.raises(KeyboardInterrupt):
         agent.invoke({"messages": "hi"}, thread())
     goes_on(agent, "sync")
@@ -481,9 +490,9 @@ def test_ctrl_c_in_a_tool_that_runs_here():
 @pytest.mark.parametrize(
     "limits", [Limits(model_calls=1), Limits(tool_calls=1), Limits(repeats=2), Limits(seconds=1e-9)], ids=str
 )
-def test_after_a_limit(world, limits):
+def test_after_a_limit(world, limits, saver):
     model = ScriptedModel(*[[call("look", city="Oslo"), call("look", city="Rome")]] * 2, loop=True)
-    agent = create_agent(model, [look], limits=limits, checkpointer=InMemorySaver())
+    agent = create_agent(model, [look], limits=limits, checkpointer=saver)
     assert invoke(agent, world, config=thread()).stop_reason in ("model_calls", "tool_calls", "repeats", "seconds")
     model._script[:] = ["fine"]
     if limits.seconds is None:
@@ -492,7 +501,7 @@ def test_after_a_limit(world, limits):
 
 
 @both_worlds
-def test_another_run_on_the_same_thread(world):
+def test_another_run_on_the_same_thread(world, saver):
     """Of two at once, one has run nothing, and the thread is as the other one left it."""
     begun, go = threading.Event(), threading.Event()
 
@@ -503,7 +512,7 @@ def test_another_run_on_the_same_thread(world):
         assert go.wait(timeout=20)
         return "waited"
 
-    agent = create_agent(ScriptedModel(call("wait"), "first", loop=True), [wait], checkpointer=InMemorySaver())
+    agent = create_agent(ScriptedModel(call("wait"), "first", loop=True), [wait], checkpointer=saver)
     outcomes: list[Any] = []
 
     def run() -> None:
@@ -527,9 +536,9 @@ def test_the_cancellation_of_a_run_is_no_exception():
 
 
 @both_worlds
-def test_a_thread_that_another_program_broke(world):
+def test_a_thread_that_another_program_broke(world, saver):
     """A saver that holds an open call: loading the thread closes it."""
-    agent = create_agent(ScriptedModel("fine", "ok"), [look], checkpointer=InMemorySaver())
+    agent = create_agent(ScriptedModel("fine", "ok"), [look], checkpointer=saver)
     asks = AIMessage("", tool_calls=[call("look", city="Oslo", id="c1")])
     agent.update_state(thread(), {"messages": [HumanMessage("hi"), asks]}, as_node="tools")
     goes_on_from = invoke(agent, world, "and now?", thread())

@@ -218,6 +218,7 @@ class AioStream(AsyncIterator[Any]):
         if not self._live:
             return
         self._live = False
+        self._outbox.dropped = True
         self._outbox.close()
         steps = self._steps
         try:

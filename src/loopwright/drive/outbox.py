@@ -36,7 +36,7 @@ _RECHECK_S = 0.5
 class Outbox:
     """Items emitted and not yet read, oldest first."""
 
-    __slots__ = ("bell", "closed", "items", "loop")
+    __slots__ = ("bell", "closed", "dropped", "items", "loop")
 
     def __init__(self) -> None:
         self.items: deque[Any] = deque()
@@ -45,6 +45,8 @@ class Outbox:
         """The event loop that the root is stepped on; None for a root that blocks."""
         self.closed = False
         """The reader has left: nothing is kept for it any more."""
+        self.dropped = False
+        """It has left without closing, and nobody can wait for what the run has still to do."""
 
     def put(self, item: Any) -> None:
         """Add an item and wake the root run if it waits."""

@@ -63,6 +63,10 @@ class StandingPort(Port):
         self.reading = outbox is not None
         self.root = root
 
+    @property
+    def unattended(self) -> bool:
+        return self.outbox is not None and self.outbox.dropped
+
     @abstractmethod
     def _desk(self) -> Counter:
         """Where this run will wait."""

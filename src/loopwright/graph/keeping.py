@@ -33,7 +33,7 @@ async def ask(run: Run, name: str, *args: Any, **kwargs: Any) -> Any:
     """
     saver = cast("BaseCheckpointSaver", run.saver)
     try:
-        if saver.instant or not run.port.asynchronous:
+        if saver.instant or not run.port.asynchronous or run.port.unattended:
             return getattr(saver, name)(*args, **kwargs)
         return await run.port.call(getattr(saver, "a" + name), *args, is_async=True, **kwargs)
     except Exception as error:
