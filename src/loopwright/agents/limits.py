@@ -213,6 +213,7 @@ class Budget:
         "_unpriced",
         "chain",
         "clock",
+        "counted",
         "ended",
         "exact",
         "granted",
@@ -231,6 +232,8 @@ class Budget:
     """What has ended this run; from then on it asks no model and runs no tool, whatever a hook wants."""
     granted: int
     """Calls of the present turn that have been counted already."""
+    counted: str | None
+    """The reply whose turn the model step that is under way has counted: tried again, it does not count it twice."""
     exact: bool
     """Whether the runs below are in it, also after a resume."""
     timed: bool
@@ -254,6 +257,7 @@ class Budget:
         self.timed = any(budget.limits.seconds is not None for budget in self.chain)
         self._lock: Any = RLock() if parent is None else parent._lock
         self.model_calls = self.tool_calls = self.granted = 0
+        self.counted: str | None = None
         self.ended: Reached | None = None
         self.exact = True
         self._input = self._output = self._total = self._estimated = 0
@@ -459,6 +463,7 @@ class Budget:
                 self._cost,
                 self._unpriced,
                 None if self.ended is None else list(structs.astuple(self.ended)),
+                self.counted,
             ]
         while figures and not figures[-1]:
             figures.pop()
@@ -481,6 +486,7 @@ class Budget:
             self._input_details, self._output_details = dict(figures[9]), dict(figures[10])
             self._estimated, self._cost, self._unpriced = figures[11:14]
             self.ended = None if figures[14] is None else Reached(*figures[14])
+            self.counted = figures[15]
             for above in self.chain[1:]:
                 if not above.exact:
                     above._take_over(self)
@@ -522,7 +528,7 @@ class Budget:
         return None
 
 
-_NOTHING: Final[tuple[Any, ...]] = (0, 0, 0, 0, 0, 0, 0.0, (), {}, {}, {}, 0, None, False, None)
+_NOTHING: Final[tuple[Any, ...]] = (0, 0, 0, 0, 0, 0, 0.0, (), {}, {}, {}, 0, None, False, None, None)
 """The account of a run that has spent nothing, as `snapshot` orders it."""
 
 

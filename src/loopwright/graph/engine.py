@@ -186,6 +186,26 @@ class Run:
 
     async def _loop(self, given: Any) -> dict[str, Any]:
         try:
+            asked = await self._steps(given)
+        except Escalated as outer:
+            await leave(self, outer.error)
+            if self.parent is not None:
+                raise
+            raise outer.error from outer.error.__cause__
+        except BaseException as error:
+            await leave(self, error)
+            raise
+        if asked is not None:
+            return await self.pause(asked)
+        if self.wants(RunFinished):
+            usage = None if self.budget is None else self.budget.usage
+            self.emit(RunFinished, self.stop_reason, usage)
+            await self.port.pause()
+        return self.public(self.state)
+
+    async def _steps(self, given: Any) -> tuple[Interrupt, ...] | None:
+        """Step by step to the end, and all of it saved; the questions it stops for, None if it has ended."""
+        try:
             await begin(self, given)
             while True:
                 if self.step - self.first_step >= self._step_limit:
@@ -196,30 +216,18 @@ class Run:
                     await self.superstep()
                 else:
                     await self._stopping(self.stops)
-            if mend(self, self.graph.repair):
-                self.step += 1
-                saved = await save(self, "loop")
-                if self.feed is not None:
-                    await tell_step(self, saved, changed=True)
+        except GraphInterrupt as asked:
             if self.durability == "exit":
                 await save(self, "loop", at_exit=True)
-            if self.writing:
+            else:
+                await keep_account(self)
                 await written(self)
-        except GraphInterrupt as asked:
-            return await self.pause(asked.interrupts)
-        except Escalated as outer:
-            await leave(self, outer.error)
-            if self.parent is not None:
-                raise
-            raise outer.error from outer.error.__cause__
-        except BaseException as error:
-            await leave(self, error)
-            raise
-        if self.wants(RunFinished):
-            usage = None if self.budget is None else self.budget.usage
-            self.emit(RunFinished, self.stop_reason, usage)
-            await self.port.pause()
-        return self.public(self.state)
+            return asked.interrupts
+        if self.durability == "exit":
+            await save(self, "loop", at_exit=True)
+        if self.writing:
+            await written(self)
+        return None
 
     async def superstep(self) -> None:
         if self.port.watched:
@@ -239,6 +247,8 @@ class Run:
             if open_tasks:
                 raise GraphInterrupt(tuple(asked for task in open_tasks for asked in task.interrupts))
         await self.commit(due)
+        if not self.tasks:
+            mend(self, self.graph.repair)  # before it is on record that the run has ended
         saved = await save(self, "loop") if self.saver is not None else None
         if self.feed is not None:
             await tell_step(self, saved, changed=any(task.writes for task in due))
@@ -396,11 +406,6 @@ class Run:
 
     async def pause(self, interrupts: tuple[Interrupt, ...]) -> dict[str, Any]:
         """Stop until the caller answers; the step stays open. A run below another one pauses that one too."""
-        if self.durability == "exit":
-            await save(self, "loop", at_exit=True)
-        else:
-            await keep_account(self)
-            await written(self)
         self.interrupts, self.stop_reason = interrupts, "interrupted"
         if self.wants(RunInterrupted):
             self.emit(RunInterrupted, self.step, self.public(self.state), interrupts)

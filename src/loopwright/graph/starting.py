@@ -63,6 +63,9 @@ async def begin(run: Run, given: Any) -> None:
         run.emit(RunStarted, run.run_id, run.thread_id, given)
     if record is not None and resumes:
         saved = await _resume(run, record, is_head=record is head, command=command, answers=answers)
+        if not run.tasks and mend(run, run.graph.repair):  # ended by another program, or from outside
+            run.step += 1
+            saved = await save(run, "loop")
     else:
         saved = await _start(run, record, writes, is_head=record is head)
     run.first_step = run.step
@@ -236,6 +239,8 @@ async def _redirect(run: Run, command: Command[Any]) -> Record | None:
         for task in kept:
             if task.arg is NO_ARG:
                 task.input = dict(run.state)
+    if not run.tasks:
+        mend(run, run.graph.repair)
     return await save(run, "update")
 
 
