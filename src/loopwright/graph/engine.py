@@ -34,9 +34,9 @@ from loopwright.graph.events import (
     TaskFinished,
     TaskStarted,
 )
-from loopwright.graph.keeping import keep_account, save, save_task, written
+from loopwright.graph.keeping import keep_account, save, save_ended, save_task, written
 from loopwright.graph.leaving import leave, out_of_steps
-from loopwright.graph.saved import failed_form, paused_form, reopened_form, saved_form
+from loopwright.graph.saved import failed_form, paused_form, reopened_form
 from loopwright.graph.starting import begin, mend
 from loopwright.graph.state import fold, refuse_misspelled
 from loopwright.graph.stops import Stops
@@ -76,6 +76,7 @@ class Run:
         "graph",
         "heard",
         "interrupts",
+        "kept",
         "metadata",
         "namespace",
         "parent",
@@ -142,6 +143,8 @@ class Run:
         self.checkpoint_id: str | None = None if saver is None else configurable.get("checkpoint_id")
         self.parent_checkpoint_id: str | None = None
         self.claim: int | None = None
+        self.kept: Any = None
+        """The account that is on record."""
         self.stop_reason: str | None = None
         self.said: str | None = None
         """What the run ends by saying, where that is not the last message."""
@@ -301,7 +304,7 @@ class Run:
             name_messages(self, task)
         task.done = True
         if self.saver is not None:
-            await save_task(self, task, saved_form(task.writes, task.goto))
+            await save_ended(self, task)
         if self.feed is not None:
             tell_messages(self, task)
             if self.wants(TaskFinished):
@@ -415,10 +418,20 @@ class Run:
         return self.public(self.state)
 
     def account(self) -> Any:
-        """What has to be known to go on with this run: how it stands, and what it has spent. None once it is over."""
+        """What has to be known to go on with this run: how it stands, what it has spent, and what of that is kept with
+        the tasks of its step, or by runs in them, as well. None once it is over.
+        """
         if not self.tasks and self.below is None:
             return None
-        return [self.stop_reason, self.said, None if self.budget is None else self.budget.snapshot()]
+        if self.budget is None:
+            return [self.stop_reason, self.said, None]
+        account = [self.stop_reason, self.said, self.budget.snapshot()]
+        of_tasks = {
+            task.id: known
+            for task in self.tasks
+            if (task.spent or task.tally is not None) and (known := task.spent if task.done else task.tally.below())
+        }
+        return [*account, of_tasks] if of_tasks else account
 
     # ---- the state as others see it
 

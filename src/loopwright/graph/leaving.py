@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from loopwright.errors import GraphRecursionError, LoopwrightError, ParentCommand
-from loopwright.graph.keeping import keep_account, save, save_task, written
-from loopwright.graph.saved import joined, saved_form
+from loopwright.graph.keeping import keep_account, save, save_ended, written
+from loopwright.graph.saved import joined
 from loopwright.graph.starting import mend
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ async def _save_results(run: Run) -> None:
     """What has ended stays so: the cancellation may have met it on its way to the saver."""
     for task in run.tasks:
         if task.done:
-            await save_task(run, task, saved_form(task.writes, task.goto))
+            await save_ended(run, task)
 
 
 async def _saved(error: BaseException, saving: Awaitable[object]) -> None:
