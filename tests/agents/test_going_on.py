@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from loopwright.messages import find_broken_pair
 from loopwright.testing import Faults, InjectedError, ScriptedModel, SimulatedCrash, Simulation, call, say, use
 from loopwright.tools import tool
 from loopwright.types import Command, interrupt
-from tests.agents.worlds import both_worlds, invoke, thread
+from tests.agents.worlds import both_worlds, invoke, thread, until
 
 
 def look(city: str) -> str:
@@ -170,3 +172,45 @@ def test_a_streak_is_not_reset_by_a_crash(world, tool, limits):
         with Simulation(seed, Faults(crash=0.15, at=("saver",))) as simulation:
             result = played(agent, simulation, world)
         assert [m.type for m in result["messages"]] == ["human", *["ai", "tool"] * 3, "ai"], simulation.injected
+
+
+# -- a run that was cancelled ---------------------------------------------------------------------------------------
+
+
+def test_what_a_cancelled_run_has_left_behind_saves_nothing():
+    """Between the reading of the next turn and its claim nothing comes in from a thread that could not be stopped."""
+    begun, go, ended = threading.Event(), threading.Event(), threading.Event()
+
+    @tool
+    def step() -> str:
+        """Take long."""
+        begun.set()
+        assert go.wait(20)
+        return "made"
+
+    inner = create_agent(ScriptedModel(call("step"), "done"), [step])
+
+    @tool
+    def ask() -> str:
+        """Ask another agent."""
+        try:
+            return inner.invoke({"messages": "go"}).text
+        finally:
+            ended.set()
+
+    saver = InMemorySaver()
+    agent = create_agent(ScriptedModel(call("ask"), "again"), [ask], checkpointer=saver)
+
+    async def main() -> None:
+        task = asyncio.create_task(agent.ainvoke({"messages": "hi"}, thread()))
+        await until(begun.is_set)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        seen = saver.load("1")
+        go.set()
+        await until(ended.is_set)
+        assert saver.load("1") == seen
+        assert (await agent.ainvoke({"messages": "and now?"}, thread())).text == "again"
+
+    asyncio.run(main())

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
-from loopwright.errors import RunCancelled, ThreadConflictError
+from loopwright.errors import RunCancelled
 from loopwright.graph.events import RunFinished
 from loopwright.graph.modes import replay
 from loopwright.messages import ToolMessage, find_broken_pair
@@ -217,9 +217,6 @@ def _play(agent: Any, simulation: Simulation, ledger: Ledger, words: str) -> Non
         except InjectedError as error:
             ended = False
             _is_valid((getattr(error, "state", None) or {}).get("messages", []))
-        except ThreadConflictError:  # what a cancelled turn left behind has written just now: nothing was run
-            assert "cancel" in [one.fault for one in simulation.injected]
-            ended = False
         except CANCELLED as error:
             stopped = True
             # Before it had begun, or while it was leaving already, it could not close the turn.

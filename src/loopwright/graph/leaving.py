@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from loopwright.errors import GraphRecursionError, LoopwrightError, ParentCommand
-from loopwright.graph.keeping import keep_account, save, save_ended, written
+from loopwright.graph.keeping import ask, keep_account, save, save_ended, written
 from loopwright.graph.saved import joined
 from loopwright.graph.starting import mend
 
@@ -27,6 +27,9 @@ async def leave(run: Run, error: BaseException) -> None:
     await _leave(run, error)
     if run.writing:
         await _saved(error, written(run))
+    is_root = run.claim is not None and run.below is None
+    if is_root and not isinstance(error, (Exception, ParentCommand)):  # threads that nobody waits for may still write
+        await _saved(error, ask(run, "release", run.thread_id, run.claim))
 
 
 async def _leave(run: Run, error: BaseException) -> None:
