@@ -11,6 +11,7 @@ import pytest
 from loopwright.checkpoint.memory import InMemorySaver
 from loopwright.errors import UnstorableError
 from loopwright.graph import START
+from loopwright.graph.saved import RUN_ID
 from loopwright.types import Command, interrupt
 from tests.graph.worlds import Counted, World, both_worlds, chain, side_by_side, thread
 
@@ -97,6 +98,24 @@ def test_a_pause_is_on_record_when_the_run_returns(world: World, durability: str
     world.invoke(graph, {"log": []}, thread(), durability=durability)
     assert world.invoke(graph, Command(resume="!"), thread(), durability=durability) == {"log": ["!", "done"]}
     assert done.runs == 1
+
+
+class Forgetful(InMemorySaver):
+    """A saver that keeps no questions."""
+
+    def save_writes(self, *args: Any, **kwargs: Any) -> None:
+        if args[3] == RUN_ID:
+            raise OSError("full")
+        super().save_writes(*args, **kwargs)
+
+
+@both_worlds
+def test_an_error_while_a_pause_is_saved_leaves_the_run_in_order(world: World):
+    """Its `state` says how far the run has come, as of other errors."""
+    graph = chain("first", ("asks", lambda state: {"log": [interrupt("?")]})).compile(checkpointer=Forgetful())
+    with pytest.raises(OSError, match="full") as raised:
+        world.invoke(graph, {"log": []}, thread())
+    assert raised.value.state == {"log": ["first"]}  # type: ignore[attr-defined]
 
 
 @both_worlds

@@ -386,18 +386,13 @@ class Scenario:
         return any(one in (ask, aask) for one in self._agent["tools"])
 
     @property
-    def bears_little(self) -> bool:
-        """Whether few repetitions or failures end a run."""
-        return any(getattr(self.limits, name) != getattr(Limits(), name) for name in ("repeats", "failures"))
-
-    @property
     def leaves_no_trace(self) -> bool:
         """Whether a run that went on ends as if nothing had gone wrong: after crashes, and errors of the saver.
 
         Where the saver of a run below fails, the call that has begun that run fails, and the model is told. What a try
-        that was lost has spent is spent, and a turn that is looked at in two tries counts in both.
+        that was lost has spent is spent.
         """
-        if self.spends_little or (self.profile == "saver" and self.bears_little):
+        if self.order_matters or (self.spends_little and self.profile != "crash"):
             return False
         return self.profile == "crash" or (self.profile == "saver" and not self.asks_others)
 

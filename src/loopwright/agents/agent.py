@@ -130,7 +130,7 @@ class Agent(CompiledStateGraph, Generic[R]):
         )
 
     def budget_for(self, run: Run, parent: Task | None) -> Budget:
-        above = None if parent is None else parent.run.budget
+        above = None if parent is None else parent.spending()
         return Budget(self.limits, parent=above, clock=run.port.monotonic)
 
     def check_input(self, given: Any, state: Mapping[str, Any]) -> Mapping[str, Any]:

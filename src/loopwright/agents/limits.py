@@ -19,17 +19,17 @@ import time
 from _thread import RLock
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
-from zlib import crc32
 
 from msgspec import Struct, structs
 
+from loopwright.agents.repeating import FEW, Seen, SeenTurn, digest, found
 from loopwright.errors import LimitReachedError, UsageError
 
 if TYPE_CHECKING:
     from loopwright.graph.engine import Run
     from loopwright.messages import AIMessage, AnyMessage, ToolMessage
 
-__all__ = ["Budget", "LimitName", "Limits", "Reached", "Remaining", "ended_by"]
+__all__ = ["Budget", "LimitName", "Limits", "Reached", "Remaining", "Tally", "ended_by"]
 
 LimitName: TypeAlias = Literal["model_calls", "tool_calls", "tokens", "cost", "seconds", "repeats", "failures"]
 
@@ -136,60 +136,6 @@ class Remaining(Struct, frozen=True):
     seconds: float | None
 
 
-class _Seen(Struct):
-    """One call of the last turn. After a resume only the digests are known."""
-
-    name: str
-    args: Any
-    content: Any
-    streak: int
-    restored: bool = False
-
-
-_FEW: Final = 16
-
-
-def _found(turn: list[_Seen], name: str, args: Any, content: Any) -> _Seen | None:
-    """The call of a turn that had these arguments and this result."""
-    for seen in turn:
-        if seen.name != name:
-            continue
-        if seen.restored:
-            if seen.content == _digest(content) and seen.args == _digest(args):
-                return seen
-        elif seen.content == content and seen.args == args:
-            return seen
-    return None
-
-
-class _Turn:
-    """The calls of one turn. Few are compared one by one; of many, each is looked up by its digest."""
-
-    __slots__ = ("by_digest", "seen")
-
-    def __init__(self, seen: list[_Seen]) -> None:
-        self.seen = seen
-        self.by_digest: dict[tuple[str, str, str], _Seen] | None = None
-
-    def find(self, name: str, args: Any, content: Any) -> _Seen | None:
-        if len(self.seen) <= _FEW:
-            return _found(self.seen, name, args, content)
-        if self.by_digest is None:
-            self.by_digest = {_key(seen): seen for seen in self.seen}
-        return self.by_digest.get((name, _digest(args), _digest(content)))
-
-    def add(self, seen: _Seen) -> None:
-        self.seen.append(seen)
-        if self.by_digest is not None:
-            self.by_digest[_key(seen)] = seen
-
-
-def _key(seen: _Seen) -> tuple[str, str, str]:
-    if seen.restored:
-        return seen.name, seen.args, seen.content
-    return seen.name, _digest(seen.args), _digest(seen.content)
-
-
 class Budget:
     """The account of one run. Hooks and tools read it as `runtime.budget`.
 
@@ -213,8 +159,8 @@ class Budget:
         "_unpriced",
         "chain",
         "clock",
+        "counted",
         "ended",
-        "exact",
         "granted",
         "limits",
         "model_calls",
@@ -231,8 +177,8 @@ class Budget:
     """What has ended this run; from then on it asks no model and runs no tool, whatever a hook wants."""
     granted: int
     """Calls of the present turn that have been counted already."""
-    exact: bool
-    """Whether the runs below are in it, also after a resume."""
+    counted: str | None
+    """The reply whose turn the model step that is under way has counted: tried again, it does not count it twice."""
     timed: bool
     """Whether the time of this run, or of one above, is limited."""
 
@@ -254,8 +200,8 @@ class Budget:
         self.timed = any(budget.limits.seconds is not None for budget in self.chain)
         self._lock: Any = RLock() if parent is None else parent._lock
         self.model_calls = self.tool_calls = self.granted = 0
+        self.counted: str | None = None
         self.ended: Reached | None = None
-        self.exact = True
         self._input = self._output = self._total = self._estimated = 0
         self._input_details: dict[str, int] = {}
         self._output_details: dict[str, int] = {}
@@ -263,8 +209,10 @@ class Budget:
         self._unpriced = False
         self._elapsed_before = 0.0
         self._started = clock()
-        self._last_turn = _Turn([])
+        self._last_turn = SeenTurn([])
         self._failing: dict[str, int] = {}
+        if isinstance(parent, Tally):
+            parent.inside.append(self)
 
     # -- what the loop asks and tells ------------------------------------------------------------------------------
 
@@ -320,7 +268,7 @@ class Budget:
         """Tell the calls of a turn and their results, in the same order; None where a call has no result message."""
         limits, failing, before = self.limits, self._failing, self._last_turn
         reached: Reached | None = None
-        turn = _Turn([])
+        turn = SeenTurn([])
         for call, result in zip(calls, results, strict=True):
             if result is None:
                 continue
@@ -336,13 +284,13 @@ class Budget:
             args, content = call["args"], result.content
             if turn.seen and turn.find(name, args, content) is not None:
                 continue
-            few = len(before.seen) <= _FEW  # nearly always
-            seen = _found(before.seen, name, args, content) if few else before.find(name, args, content)
+            few = len(before.seen) <= FEW  # nearly always
+            seen = found(before.seen, name, args, content) if few else before.find(name, args, content)
             streak = 1 if seen is None else seen.streak + 1
             if turn.by_digest is None:
-                turn.seen.append(_Seen(name, args, content, streak))
+                turn.seen.append(Seen(name, args, content, streak))
             else:
-                turn.add(_Seen(name, args, content, streak))
+                turn.add(Seen(name, args, content, streak))
             if streak >= limits.repeats:
                 reached = reached or Reached("repeats", streak, limits.repeats, name)
         self._last_turn = turn
@@ -449,7 +397,7 @@ class Budget:
                 [
                     [seen.name, seen.args, seen.content, seen.streak]
                     if seen.restored
-                    else [seen.name, _digest(seen.args), _digest(seen.content), seen.streak]
+                    else [seen.name, digest(seen.args), digest(seen.content), seen.streak]
                     for seen in self._last_turn.seen
                 ],
                 dict(self._failing),
@@ -459,44 +407,68 @@ class Budget:
                 self._cost,
                 self._unpriced,
                 None if self.ended is None else list(structs.astuple(self.ended)),
+                self.counted,
             ]
         while figures and not figures[-1]:
             figures.pop()
         return figures
 
-    def restore(self, account: Sequence[Any], *, exact: bool = True) -> None:
-        """Go on from what `snapshot` gave.
-
-        `exact`: whether it was made when the run was left. Where it is older, a run below that goes on from its own
-        account charges it here, and to the runs above.
-        """
+    def restore(self, account: Sequence[Any]) -> None:
+        """Go on from what `snapshot` gave."""
         figures = [*account, *_NOTHING[len(account) :]]
         with self._lock:
-            self.exact = exact
             self.model_calls, self.tool_calls, self.granted = figures[:3]
             self._input, self._output, self._total = figures[3:6]
             self._elapsed_before, self._started = figures[6], self.clock()
-            self._last_turn = _Turn([_Seen(*seen, restored=True) for seen in figures[7]])
+            self._last_turn = SeenTurn([Seen(*seen, restored=True) for seen in figures[7]])
             self._failing = dict(figures[8])
             self._input_details, self._output_details = dict(figures[9]), dict(figures[10])
             self._estimated, self._cost, self._unpriced = figures[11:14]
             self.ended = None if figures[14] is None else Reached(*figures[14])
-            for above in self.chain[1:]:
-                if not above.exact:
-                    above._take_over(self)
+            self.counted = figures[15]
 
-    def _take_over(self, below: Budget) -> None:
-        """Charge what a run below had spent in the step that was cut off."""
-        self.model_calls += below.model_calls
-        self.tool_calls += below.tool_calls
-        self._estimated += below._estimated
-        self._unpriced |= below._unpriced
-        self._elapsed_before += below._elapsed_before
-        self._charge(below.usage)
-        if below._cost is not None:
-            self._cost = (self._cost or 0.0) + below._cost
+    def add(self, account: Sequence[Any], sign: int = 1) -> None:
+        """Charge what an account says was spent; with -1, take it back."""
+        spent = Budget(clock=self.clock)
+        spent.restore(account)
+        with self._lock:
+            self._add(spent, sign)
+
+    def tally(self, included: Sequence[Any] | None = None) -> Tally:
+        """An account for one task of this run. `included`: what this account holds already of runs inside that task."""
+        tally = Tally(_NO_LIMITS, parent=self, clock=self.clock, price=self.price)
+        if included is not None:
+            tally.included = list(included)
+            tally.add(included)
+        return tally
+
+    def charge_above(self) -> None:
+        """Charge what was restored to the task around and the runs above, but for what they have counted."""
+        if len(self.chain) == 1:
+            return
+        tally = cast("Tally", self.chain[1])
+        counted, tally.included = tally.included, None
+        for above in self.chain[1:]:
+            with self._lock:
+                above._add(self, 1)
+            if counted is not None:
+                above.add(counted, -1)
 
     # -- the sums; the lock is held --------------------------------------------------------------------------------
+
+    def _add(self, other: Budget, sign: int) -> None:
+        self.model_calls += sign * other.model_calls
+        self.tool_calls += sign * other.tool_calls
+        self._input += sign * other._input
+        self._output += sign * other._output
+        self._total += sign * other._total
+        self._estimated += sign * other._estimated
+        self._unpriced |= other._unpriced
+        self._elapsed_before += sign * other.elapsed
+        _add(self._input_details, other._input_details, sign)
+        _add(self._output_details, other._output_details, sign)
+        if other._cost is not None:
+            self._cost = (self._cost or 0.0) + sign * other._cost
 
     def _charge(self, usage: Mapping[str, Any]) -> None:
         got, said = usage.get("input_tokens") or 0, usage.get("output_tokens") or 0
@@ -522,7 +494,48 @@ class Budget:
         return None
 
 
-_NOTHING: Final[tuple[Any, ...]] = (0, 0, 0, 0, 0, 0, 0.0, (), {}, {}, {}, 0, None, False, None)
+class Tally(Budget):
+    """What one task of a step has spent, the runs inside it counted in; it has no limits of its own.
+
+    What a task has spent is kept with what it wrote, so that both are there after a crash, or neither. A run inside
+    that is taken up again brings its own account along.
+    """
+
+    __slots__ = ("included", "inside")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.inside: list[Budget] = []
+        """The accounts of the runs that have begun in the task."""
+        self.included: list[Any] | None = None
+        """What is counted already of runs that the task has not taken up yet."""
+        super().__init__(*args, **kwargs)
+
+    def spent(self) -> list[Any]:
+        """What the task has spent, as plain data. Time passes for all tasks of a step at once, so it is left out."""
+        figures = self.snapshot()
+        if len(figures) > _TIME:
+            figures[_TIME] = 0
+        return figures if any(figures) else []
+
+    def below(self) -> list[Any]:
+        """The part of it that the runs inside have spent."""
+        figures = Budget(clock=self.clock)
+        figures.timed = self.timed
+        figures._elapsed_before, figures._started = 0.0, self.clock()
+        for one in self.inside:
+            figures._add(one, 1)
+        if self.included is not None:
+            figures.add(self.included)
+        return figures.snapshot()
+
+    def begin_again(self) -> None:
+        """The task runs from its first line once more: what runs inside it have spent so far is counted."""
+        self.included, self.inside = self.below() or None, []
+
+
+_NO_LIMITS: Final = Limits(model_calls=None, tool_calls=None, repeats=None, failures=None)
+_TIME: Final = 6
+_NOTHING: Final[tuple[Any, ...]] = (0, 0, 0, 0, 0, 0, 0.0, (), {}, {}, {}, 0, None, False, None, None)
 """The account of a run that has spent nothing, as `snapshot` orders it."""
 
 
@@ -536,18 +549,10 @@ def _left(allowed: float | None, used: float) -> float | None:
     return None if allowed is None else max(allowed - used, 0)
 
 
-def _add(sums: dict[str, int], details: Mapping[str, Any]) -> None:
+def _add(sums: dict[str, int], details: Mapping[str, Any], sign: int = 1) -> None:
     for name, count in details.items():
         if count:
-            sums[name] = sums.get(name, 0) + count
-
-
-def _digest(value: Any) -> str:
-    """A short text that is the same for equal plain data, in every process."""
-    if isinstance(value, dict):
-        value = sorted(cast("dict[str, Any]", value).items())
-    text = value if isinstance(value, str) else repr(value)
-    return f"{crc32(text.encode('utf-8', 'surrogatepass')):08x}.{len(text)}"
+            sums[name] = sums.get(name, 0) + sign * count
 
 
 def _estimate(message: AIMessage, sent: Sequence[AnyMessage] | None) -> int:

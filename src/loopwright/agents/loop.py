@@ -63,6 +63,7 @@ class Loop:
             if reached is None:
                 raise
             return await self.ending.stop(task, reached, self.asker)
+        budget.counted = None
         calls = reply.calls
         if reply.structured is not None:
             run.stop_reason = "structured_answer"
@@ -140,4 +141,8 @@ class Loop:
         if not messages or not isinstance(messages[-1], ToolMessage):
             return None
         turn = last_turn(messages)
+        if turn.reply is not None:
+            if turn.reply.id == budget.counted:
+                return None
+            budget.counted = turn.reply.id
         return budget.after_turn(turn.calls, turn.paired())

@@ -1,6 +1,7 @@
 """What `config["callbacks"]` hear of a graph: its run as a chain, and each node as a chain inside of it.
 
-Handlers find the place of a model or tool call by `parent_run_id`. Without handlers nothing of this runs.
+Handlers find the place of a model or tool call by `parent_run_id`. A chain that stops to ask, or that sends a command
+to the graph around it, has ended, and with no error. Without handlers nothing of this runs.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from loopwright.callbacks import CallbackRun, Callbacks
 from loopwright.drive.bridge import awaited
 from loopwright.drive.steps import InContext
+from loopwright.errors import Escalated, GraphInterrupt, ParentCommand
 
 if TYPE_CHECKING:
     from loopwright.graph.engine import Run
@@ -40,6 +42,15 @@ async def _heard(port: Port, chain: CallbackRun, name: str, given: Any, go: Call
     try:
         answer = await awaited(go())
     except GeneratorExit:
+        raise
+    except GraphInterrupt as asked:
+        await chain.emit(port, "on_chain_end", {"__interrupt__": asked.interrupts})
+        raise
+    except ParentCommand as bubble:
+        await chain.emit(port, "on_chain_end", bubble.command)
+        raise
+    except Escalated as outer:
+        await chain.emit(port, "on_chain_error", outer.error)
         raise
     except BaseException as error:
         await chain.emit(port, "on_chain_error", error)

@@ -385,8 +385,9 @@ class CompiledStateGraph:
         return values
 
     def budget_for(self, run: Run, parent: Task | None) -> Any:
-        """The account of what the run spends; nested runs share their parent's."""
-        return None if parent is None else parent.run.budget
+        """The account of what the run spends, None where nobody keeps one; the runs above are charged as well."""
+        around = None if parent is None else parent.spending()
+        return None if around is None else around.tally()
 
     def check_input(self, given: Any, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Input as a dict; `state` is what the thread holds. Raises for what cannot be run on."""

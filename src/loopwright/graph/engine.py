@@ -34,9 +34,9 @@ from loopwright.graph.events import (
     TaskFinished,
     TaskStarted,
 )
-from loopwright.graph.keeping import keep_account, save, save_task, written
+from loopwright.graph.keeping import keep_account, save, save_ended, save_task, written
 from loopwright.graph.leaving import leave, out_of_steps
-from loopwright.graph.saved import failed_form, paused_form, reopened_form, saved_form
+from loopwright.graph.saved import failed_form, paused_form, reopened_form
 from loopwright.graph.starting import begin, mend
 from loopwright.graph.state import fold, refuse_misspelled
 from loopwright.graph.stops import Stops
@@ -76,6 +76,7 @@ class Run:
         "graph",
         "heard",
         "interrupts",
+        "kept",
         "metadata",
         "namespace",
         "parent",
@@ -142,6 +143,8 @@ class Run:
         self.checkpoint_id: str | None = None if saver is None else configurable.get("checkpoint_id")
         self.parent_checkpoint_id: str | None = None
         self.claim: int | None = None
+        self.kept: Any = None
+        """The account that is on record."""
         self.stop_reason: str | None = None
         self.said: str | None = None
         """What the run ends by saying, where that is not the last message."""
@@ -186,6 +189,26 @@ class Run:
 
     async def _loop(self, given: Any) -> dict[str, Any]:
         try:
+            asked = await self._steps(given)
+        except Escalated as outer:
+            await leave(self, outer.error)
+            if self.parent is not None:
+                raise
+            raise outer.error from outer.error.__cause__
+        except BaseException as error:
+            await leave(self, error)
+            raise
+        if asked is not None:
+            return await self.pause(asked)
+        if self.wants(RunFinished):
+            usage = None if self.budget is None else self.budget.usage
+            self.emit(RunFinished, self.stop_reason, usage)
+            await self.port.pause()
+        return self.public(self.state)
+
+    async def _steps(self, given: Any) -> tuple[Interrupt, ...] | None:
+        """Step by step to the end, and all of it saved; the questions it stops for, None if it has ended."""
+        try:
             await begin(self, given)
             while True:
                 if self.step - self.first_step >= self._step_limit:
@@ -196,30 +219,18 @@ class Run:
                     await self.superstep()
                 else:
                     await self._stopping(self.stops)
-            if mend(self, self.graph.repair):
-                self.step += 1
-                saved = await save(self, "loop")
-                if self.feed is not None:
-                    await tell_step(self, saved, changed=True)
+        except GraphInterrupt as asked:
             if self.durability == "exit":
                 await save(self, "loop", at_exit=True)
-            if self.writing:
+            else:
+                await keep_account(self)
                 await written(self)
-        except GraphInterrupt as asked:
-            return await self.pause(asked.interrupts)
-        except Escalated as outer:
-            await leave(self, outer.error)
-            if self.parent is not None:
-                raise
-            raise outer.error from outer.error.__cause__
-        except BaseException as error:
-            await leave(self, error)
-            raise
-        if self.wants(RunFinished):
-            usage = None if self.budget is None else self.budget.usage
-            self.emit(RunFinished, self.stop_reason, usage)
-            await self.port.pause()
-        return self.public(self.state)
+            return asked.interrupts
+        if self.durability == "exit":
+            await save(self, "loop", at_exit=True)
+        if self.writing:
+            await written(self)
+        return None
 
     async def superstep(self) -> None:
         if self.port.watched:
@@ -239,6 +250,8 @@ class Run:
             if open_tasks:
                 raise GraphInterrupt(tuple(asked for task in open_tasks for asked in task.interrupts))
         await self.commit(due)
+        if not self.tasks:
+            mend(self, self.graph.repair)  # before it is on record that the run has ended
         saved = await save(self, "loop") if self.saver is not None else None
         if self.feed is not None:
             await tell_step(self, saved, changed=any(task.writes for task in due))
@@ -291,7 +304,7 @@ class Run:
             name_messages(self, task)
         task.done = True
         if self.saver is not None:
-            await save_task(self, task, saved_form(task.writes, task.goto))
+            await save_ended(self, task)
         if self.feed is not None:
             tell_messages(self, task)
             if self.wants(TaskFinished):
@@ -396,11 +409,6 @@ class Run:
 
     async def pause(self, interrupts: tuple[Interrupt, ...]) -> dict[str, Any]:
         """Stop until the caller answers; the step stays open. A run below another one pauses that one too."""
-        if self.durability == "exit":
-            await save(self, "loop", at_exit=True)
-        else:
-            await keep_account(self)
-            await written(self)
         self.interrupts, self.stop_reason = interrupts, "interrupted"
         if self.wants(RunInterrupted):
             self.emit(RunInterrupted, self.step, self.public(self.state), interrupts)
@@ -410,10 +418,20 @@ class Run:
         return self.public(self.state)
 
     def account(self) -> Any:
-        """What has to be known to go on with this run: how it stands, and what it has spent. None once it is over."""
+        """What has to be known to go on with this run: how it stands, what it has spent, and what of that is kept with
+        the tasks of its step, or by runs in them, as well. None once it is over.
+        """
         if not self.tasks and self.below is None:
             return None
-        return [self.stop_reason, self.said, None if self.budget is None else self.budget.snapshot()]
+        if self.budget is None:
+            return [self.stop_reason, self.said, None]
+        account = [self.stop_reason, self.said, self.budget.snapshot()]
+        of_tasks = {
+            task.id: known
+            for task in self.tasks
+            if (task.spent or task.tally is not None) and (known := task.spent if task.done else task.tally.below())
+        }
+        return [*account, of_tasks] if of_tasks else account
 
     # ---- the state as others see it
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from loopwright.graph.engine import Run
     from loopwright.graph.task import Task
 
-__all__ = ["ask", "keep_account", "load", "save", "save_task", "written"]
+__all__ = ["ask", "keep_account", "load", "save", "save_ended", "save_task", "written"]
 
 _OWN_KEYS = frozenset({"thread_id", "checkpoint_id", "checkpoint_ns"})
 
@@ -83,6 +83,18 @@ async def save_task(run: Run, task: Task, writes: Sequence[tuple[str, Any]]) -> 
     await _save_writes(run, task.id, writes)
 
 
+async def save_ended(run: Run, task: Task) -> None:
+    """Keep what a task has written that has ended, and what was spent for it: both are there after a crash, or none."""
+    spent: list[tuple[str, Any]] = []
+    if len(run.tasks) == 1:
+        account = run.account()
+        if account != run.kept:
+            spent = [(ACCOUNT_KEY, account)]
+    elif task.tally is not None and task.spent is None:
+        task.spent = task.tally.spent()
+    await _save_writes(run, task.id, [*saved_form(task.writes, task.goto, task.spent), *spent])
+
+
 async def keep_account(run: Run) -> None:
     """Keep what an unfinished step has spent, beside what its tasks have written."""
     account = run.account()
@@ -127,14 +139,14 @@ async def save(run: Run, source: str, *, at_exit: bool = False) -> Record | None
         record.values = {key: _own(key, value) if key in run.unsaved else value for key, value in values.items()}
         record.pending = plain_copy(record.pending, "pending")
     await _write(run, "save", record, run.unsaved, claim=run.claim)
-    run.unsaved = set()
+    run.unsaved, run.kept = set(), record.account
     run.parent_checkpoint_id, run.checkpoint_id = run.checkpoint_id, record.id
     return record
 
 
 def _written(task: Task) -> list[tuple[str, Any]]:
     if task.done:
-        return saved_form(task.writes, task.goto)
+        return saved_form(task.writes, task.goto, task.spent)
     return paused_form(task.interrupts, task.answers) if task.interrupts or task.answers else []
 
 

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from loopwright.errors import GraphRecursionError, LoopwrightError, ParentCommand
-from loopwright.graph.keeping import keep_account, save, save_task, written
-from loopwright.graph.saved import joined, saved_form
+from loopwright.graph.keeping import ask, keep_account, save, save_ended, written
+from loopwright.graph.saved import joined
 from loopwright.graph.starting import mend
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ async def leave(run: Run, error: BaseException) -> None:
     await _leave(run, error)
     if run.writing:
         await _saved(error, written(run))
+    is_root = run.claim is not None and run.below is None
+    if is_root and not isinstance(error, (Exception, ParentCommand)):  # threads that nobody waits for may still write
+        await _saved(error, ask(run, "release", run.thread_id, run.claim))
 
 
 async def _leave(run: Run, error: BaseException) -> None:
@@ -65,7 +68,7 @@ async def _save_results(run: Run) -> None:
     """What has ended stays so: the cancellation may have met it on its way to the saver."""
     for task in run.tasks:
         if task.done:
-            await save_task(run, task, saved_form(task.writes, task.goto))
+            await save_ended(run, task)
 
 
 async def _saved(error: BaseException, saving: Awaitable[object]) -> None:

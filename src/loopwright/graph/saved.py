@@ -2,7 +2,8 @@
 
 A checkpoint names the tasks that are due. Each of them, when it stops, adds what came of it: what it wrote and where it
 said to go, or the words of its error, or the questions it waits for with the answers it has had. A task that has added
-none of the latter has ended, and never runs again.
+none of the latter has ended, and never runs again. With it stands what was spent: the account of the run where it was
+the only task, else its own part. Whatever breaks a run off, what is on record as done is on record as paid.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ __all__ = [
     "RAN_KEY",
     "RESUME_KEY",
     "RUN_ID",
+    "SPENT_KEY",
     "Progress",
     "account_in",
     "failed_form",
@@ -47,7 +49,9 @@ RESUME_KEY = "__resume__"
 RUN_ID = "__run__"
 """In the place of a task's id: what the run as a whole has to keep of an unfinished step."""
 ACCOUNT_KEY = "__account__"
-"""What a run had spent when it paused."""
+"""What a run had spent when it paused, failed, or its step's only task ended."""
+SPENT_KEY = "__spent__"
+"""In a task's saved writes: what it has spent, as one of several."""
 JOINS_KEY = "__joins__"
 """Beside the saved state: which tasks a node that waits for several has seen end."""
 RAN_KEY = "__ran__"
@@ -61,6 +65,9 @@ class Progress(Struct):
     ended: bool = False
     writes: list[tuple[str, Any]] = []
     goto: Sequence[str | Send] = ()
+    account: Any = None
+    """The run's, when this was the step's only task."""
+    spent: list[Any] | None = None
     error: str | None = None
     interrupts: tuple[Interrupt, ...] = ()
     answers: dict[str, Any] = {}
@@ -72,9 +79,12 @@ def failed_form(words: str, answers: Mapping[str, Any]) -> list[tuple[str, Any]]
     return [*kept, (RESUME_KEY, dict(answers))] if answers else kept
 
 
-def saved_form(writes: Sequence[tuple[str, Any]], goto: Sequence[str | Send]) -> list[tuple[str, Any]]:
+def saved_form(
+    writes: Sequence[tuple[str, Any]], goto: Sequence[str | Send], spent: list[Any] | None = None
+) -> list[tuple[str, Any]]:
     """What is kept of a task that has ended, never empty."""
-    return [*writes, (GOTO_KEY, list(goto))] if goto or not writes else list(writes)
+    kept = [*writes, (GOTO_KEY, list(goto))] if goto or not writes else list(writes)
+    return [*kept, (SPENT_KEY, spent)] if spent else kept
 
 
 def paused_form(interrupts: Sequence[Interrupt], answers: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -103,7 +113,8 @@ def _progress(name: str, writes: Sequence[tuple[str, Any]]) -> Progress:
     special = {key: value for key, value in writes if key in _SPECIAL}
     if not special.keys() & _UNFINISHED:
         goto = cast("Sequence[str | Send]", special.get(GOTO_KEY, ()))
-        return Progress(name, bool(writes), [write for write in writes if write[0] != GOTO_KEY], goto)
+        own = [write for write in writes if write[0] not in _SPECIAL]
+        return Progress(name, bool(writes), own, goto, special.get(ACCOUNT_KEY), special.get(SPENT_KEY))
     return Progress(
         name,
         error=special.get(ERROR_KEY),
@@ -113,7 +124,7 @@ def _progress(name: str, writes: Sequence[tuple[str, Any]]) -> Progress:
 
 
 _UNFINISHED = frozenset({ERROR_KEY, INTERRUPT_KEY, RESUME_KEY})
-_SPECIAL = _UNFINISHED | {GOTO_KEY}
+_SPECIAL = _UNFINISHED | {GOTO_KEY, ACCOUNT_KEY, SPENT_KEY}
 
 
 def open_in(record: Record) -> list[Interrupt]:
@@ -121,12 +132,12 @@ def open_in(record: Record) -> list[Interrupt]:
     return [interrupt for task in progress_in(record).values() for interrupt in task.interrupts]
 
 
-def account_in(record: Record) -> tuple[Any, bool]:
-    """What the run had spent, and whether that of the unfinished step is in it; None where nothing was kept."""
+def account_in(record: Record) -> Any:
+    """What the run had spent when it was left last, or else at the checkpoint; None where nothing was kept."""
     for task_id, key, value in record.writes:
         if task_id == RUN_ID and key == ACCOUNT_KEY:
-            return value, True
-    return record.account, False
+            return value
+    return record.account
 
 
 def joined(

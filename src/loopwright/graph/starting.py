@@ -5,6 +5,7 @@ What a call asks for is checked before the thread is claimed: a wrong one must n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from loopwright.checkpoint.record import NO_ARG, Record
@@ -63,6 +64,9 @@ async def begin(run: Run, given: Any) -> None:
         run.emit(RunStarted, run.run_id, run.thread_id, given)
     if record is not None and resumes:
         saved = await _resume(run, record, is_head=record is head, command=command, answers=answers)
+        if not run.tasks and mend(run, run.graph.repair):  # ended by another program, or from outside
+            run.step += 1
+            saved = await save(run, "loop")
     else:
         saved = await _start(run, record, writes, is_head=record is head)
     run.first_step = run.step
@@ -195,6 +199,7 @@ def revive(run: Run, record: Record, *, is_head: bool, answers: dict[str, Any] |
         task = run.make_task(node, pending.path, pending.arg, pending.id if is_head else None)
         if progress.ended and (is_head or pending.name == START):
             task.done, task.writes, task.goto = True, progress.writes, progress.goto
+            task.spent = progress.spent
         elif _takes_up(task, progress, answers or {}, is_head=is_head):
             answered.append(task)
         run.tasks.append(task)
@@ -216,13 +221,31 @@ def _takes_up(task: Task, progress: Progress, answers: dict[str, Any], *, is_hea
 
 
 def _restore(run: Run, record: Record) -> None:
-    """Go on counting. What a run below had spent in a step that was cut off, the account above does not know of."""
-    account, exact = account_in(record)
+    """Go on counting, from the account that knows of most. A run below then tells those above what it has spent."""
+    progress = progress_in(record)
+    latest = next((one.account for task in run.tasks if task.done and (one := progress.get(task.id))), None)
+    run.kept = account = latest or account_in(record)
     if account is None:
         return
-    run.stop_reason, run.said, spent = account
-    if run.budget is not None and spent is not None:
-        run.budget.restore(spent, exact=exact)
+    run.stop_reason, run.said, spent, *more = account
+    if run.budget is None or spent is None:
+        return
+    run.budget.restore(spent)
+    if latest is None:
+        _count_tasks(run, more[0] if more else {})
+    if run.below is not None:
+        run.budget.charge_above()
+
+
+def _count_tasks(run: Run, known: Mapping[str, Any]) -> None:
+    """Add what tasks have spent since. `known`: what of each, and of the runs in it, is in the account already."""
+    for task in run.tasks:
+        counted = known.get(task.id)
+        if task.done:
+            run.budget.add(task.spent or ())
+            run.budget.add(counted or (), -1)
+        elif counted is not None:
+            task.tally = run.budget.tally(counted)
 
 
 async def _redirect(run: Run, command: Command[Any]) -> Record | None:
@@ -236,6 +259,8 @@ async def _redirect(run: Run, command: Command[Any]) -> Record | None:
         for task in kept:
             if task.arg is NO_ARG:
                 task.input = dict(run.state)
+    if not run.tasks:
+        mend(run, run.graph.repair)
     return await save(run, "update")
 
 

@@ -46,6 +46,10 @@ class Task:
     """Whether it has asked before this run, and nothing was answered: it has no reason to run."""
     nested = 0
     """How many runs have begun in it."""
+    tally: Any = None
+    """What it has spent, the runs in it counted in; None as long as that is nothing that has to be told apart."""
+    spent: list[Any] | None = None
+    """The same as it is kept with its writes, where it is one of several tasks and has ended."""
     _asked: dict[str, int] | None = None
     _metadata: dict[str, Any] | None = None
     _runtime: Runtime[Any] | None = None
@@ -73,6 +77,14 @@ class Task:
     def begin(self) -> None:
         """Run it once more from its first line: it asks and calls in the same order again."""
         self._asked, self.nested = None, 0
+        if self.tally is not None:
+            self.tally.begin_again()
+
+    def spending(self) -> Any:
+        """The account that runs in this task, and model calls made here, are charged to; None where none is kept."""
+        if self.tally is None and self.run.budget is not None:
+            self.__dict__.setdefault("tally", self.run.budget.tally())  # threads of the task may come at the same time
+        return self.tally
 
     def ask(self, values: Sequence[Any], response_schema: Any = None) -> list[Any]:
         """The answers to questions that code in this task asks. Raises `GraphInterrupt` while one is missing."""
@@ -171,9 +183,9 @@ class Task:
 
     def message(self, message: Any, tags: Sequence[str], metadata: Mapping[str, Any] | None) -> None:
         """Report a whole message of a model call made here: its usage counts, and it is shown if no token was."""
-        budget = self.run.budget
-        if budget is not None:
-            budget.charge(message)
+        account = self.spending()
+        if account is not None:
+            account.charge(message)
         run = self.run
         if run.tokens and TAG_NOSTREAM not in tags and run.first_sight(message.id):
             run.emit(MessageAdded, message, self._told(tags, metadata))
