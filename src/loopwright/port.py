@@ -23,6 +23,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Gener
 from contextvars import Context, ContextVar
 from typing import Any, Final, TypeVar, cast
 
+from loopwright.errors import RunCancelled
 from loopwright.ids import new_id
 
 __all__ = ["PAUSE", "Port", "World", "pause", "world_around"]
@@ -62,6 +63,8 @@ class Port(ABC):
     """Whether this world is an event loop's. Of a pair of hooks, `x` and `ax`, it says which one suits."""
     watched: bool = True
     """Whether `check` has anything to look at."""
+    cancellations: tuple[type[BaseException], ...] = (RunCancelled,)
+    """What a run is told by that shall stop."""
     reading: bool
     """Whether somebody reads this run while it goes on. `pause` is worth its cost only then."""
 
@@ -114,6 +117,17 @@ class Port(ABC):
     @abstractmethod
     async def settled(self, one: Any) -> None:
         """Wait for what `beside` has begun; raises its error. Cancelling the wait does not cancel it."""
+
+    async def finish(self, function: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
+        """Call a coroutine function that must not be cut off, such as a write; a cancellation is raised after it.
+
+        Where nothing can cut it off, it is a call like others.
+        """
+        return cast(T, await self.call(function, *args, is_async=True, **kwargs))
+
+    async def after_abandoned(self, place: Any) -> None:
+        """Wait until runs at `place` whose reader has gone without waiting for them have cleaned up."""
+        return
 
     @abstractmethod
     async def bridge(

@@ -15,6 +15,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from contextvars import Context, copy_context
+from math import inf
 from threading import get_ident
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -227,13 +228,14 @@ class AioStream(AsyncIterator[Any]):
                 yielded = steps.enter(steps.coroutine.send, None)
         except (StopIteration, RunCancelled):
             return
-        _finish_later(steps, yielded)
+        _finish_later(steps, yielded, self._outbox.place)
 
 
-_finishing: set[asyncio.Task[None]] = set()
+_finishing: dict[asyncio.Task[None], Any] = {}
+"""Clean-ups that nobody waits for, and the place of each."""
 
 
-def _finish_later(steps: _Steps, yielded: Any) -> None:
+def _finish_later(steps: _Steps, yielded: Any, place: Any) -> None:
     """The clean-up of an abandoned run has to wait for something: let the loop finish it."""
 
     async def finish() -> None:
@@ -250,8 +252,8 @@ def _finish_later(steps: _Steps, yielded: Any) -> None:
         steps.coroutine.close()
         return
     task = loop.create_task(finish())
-    _finishing.add(task)
-    task.add_done_callback(_finishing.discard)
+    _finishing[task] = place
+    task.add_done_callback(_finishing.pop)
 
 
 class _Desk:
@@ -318,6 +320,7 @@ class AioPort(StandingPort):
     __slots__ = ()
     asynchronous = True
     watched = False
+    cancellations = (RunCancelled, asyncio.CancelledError)
 
     async def call(
         self,
@@ -390,9 +393,7 @@ class AioPort(StandingPort):
         return _Desk()
 
     def _begin(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = asyncio.get_running_loop().create_task(run(coroutine, self.outbox))
-        task.add_done_callback(lambda _: coroutine.close())  # one that was cancelled first has never begun
-        return task
+        return _started(run(coroutine, self.outbox), coroutine)
 
     async def _caught(self, coroutine: Awaitable[T]) -> T | BaseException:
         try:
@@ -431,21 +432,57 @@ class AioPort(StandingPort):
 
         def begin(_: Counter) -> asyncio.Task[Any]:
             coroutine = make()
-            task = asyncio.get_running_loop().create_task(awaited(Guest(coroutine, copy_context())))
-            task.add_done_callback(lambda _: coroutine.close())
-            return task
+            return _started(awaited(Guest(coroutine, copy_context())), coroutine)
 
         return await self._join(begin, timeout_s)
 
     async def _leave(self, cancelled: Sequence[Elsewhere], *, patient: bool) -> None:
         tasks = cast("list[asyncio.Task[Any]]", [one for one in cancelled if isinstance(one, asyncio.Task)])
-        for task in tasks:
-            task.add_done_callback(_retrieve)
         if tasks and patient:
-            await asyncio.wait(tasks, timeout=_GRACE_S)
+            await _outlasting(tasks, asyncio.get_running_loop().time() + _GRACE_S)
+
+    async def finish(self, function: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
+        asyncio.get_running_loop()  # raises before there is a coroutine that nobody would await
+        coroutine = function(*args, **kwargs)
+        task = _started(awaited(Guest(coroutine, copy_context())), coroutine)
+        try:
+            await _outlasting([task])
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        return cast(T, task.result())
+
+    async def after_abandoned(self, place: Any) -> None:
+        loop = asyncio.get_running_loop()
+        tasks = [task for task, where in _finishing.items() if where == place and task.get_loop() is loop]
+        if tasks:
+            await asyncio.wait(tasks)
 
 
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Nobody wants to know any more how it has ended."""
-    if not task.cancelled():
-        task.exception()
+def _started(work: Coroutine[Any, Any, T], inner: Coroutine[Any, Any, Any]) -> asyncio.Task[T]:
+    """A task of ours. However it ends, asyncio finds nothing to complain of: who waits for it looks, or does not."""
+
+    def over(task: asyncio.Task[T]) -> None:
+        inner.close()  # one that was cancelled first has never begun
+        if not task.cancelled():
+            task.exception()
+
+    task = asyncio.get_running_loop().create_task(work)
+    task.add_done_callback(over)
+    return task
+
+
+async def _outlasting(tasks: Sequence[asyncio.Task[Any]], end: float = inf) -> None:
+    """Wait for tasks until `end`, whatever cancellations arrive; the last one is raised afterwards.
+
+    The first sets an end, too: what does not come to one, nobody can wait for. It is not all that comes: `asyncio.run`
+    cancels anew when it ends, and anyio in every turn of the loop.
+    """
+    now, told = asyncio.get_running_loop().time, None
+    while now() < end and not all(task.done() for task in tasks):
+        try:
+            await asyncio.wait(tasks, timeout=None if end == inf else end - now())
+        except asyncio.CancelledError as error:
+            told, end = error, min(end, now() + _GRACE_S)
+    if told is not None:
+        raise told

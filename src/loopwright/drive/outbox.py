@@ -36,9 +36,11 @@ _RECHECK_S = 0.5
 class Outbox:
     """Items emitted and not yet read, oldest first."""
 
-    __slots__ = ("bell", "closed", "dropped", "items", "loop")
+    __slots__ = ("bell", "closed", "dropped", "items", "loop", "place")
 
     def __init__(self) -> None:
+        self.place: Any = None
+        """What the root run works on, such as a thread. The next one there waits for a run that was abandoned."""
         self.items: deque[Any] = deque()
         self.bell: Bell | None = None
         self.loop: Any = None

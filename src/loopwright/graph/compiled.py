@@ -242,6 +242,7 @@ class CompiledStateGraph:
         port = aio.AioPort(outbox, root=True) if world is None else world.port(outbox, asynchronous=True)
         stops = interrupt_before, interrupt_after
         run = self._run(port, feed, config, context, durability, stops)
+        outbox.place = run.place
         drive = aio.AioStream if world is None else world.astream
         return drive(run.execute(input), outbox, copy_context())
 

@@ -43,6 +43,7 @@ from loopwright.graph.stops import Stops
 from loopwright.graph.task import Task
 from loopwright.graph.telling import name_messages, tell_end, tell_messages, tell_start, tell_step
 from loopwright.graph.types import END, START, Interrupt, RetryPolicy, Send
+from loopwright.graph.writers import Writers
 from loopwright.graph.writes import no_such_node, writes_of
 from loopwright.port import Port
 from loopwright.scope import RunnableConfig, current_scope
@@ -97,6 +98,7 @@ class Run:
         "thread_id",
         "tokens",
         "unsaved",
+        "writers",
         "writing",
     )
 
@@ -145,6 +147,8 @@ class Run:
         self.claim: int | None = None
         self.kept: Any = None
         """The account that is on record."""
+        self.writers: Writers | None = None
+        """Who writes to the thread below its root; the same for the whole tree."""
         self.stop_reason: str | None = None
         self.said: str | None = None
         """What the run ends by saying, where that is not the last message."""
@@ -162,6 +166,16 @@ class Run:
         self._step_limit = graph.recursion_limit if limit is None else limit
         _check_count("max_concurrency", config.get("max_concurrency"))
         _check_count("recursion_limit", limit)
+
+    @property
+    def place(self) -> Any:
+        """Its thread, among those of the process."""
+        return id(self.saver), self.thread_id
+
+    async def keep_alone(self) -> None:
+        """Nobody below writes to the thread any more."""
+        if self.writers is not None and self.below is None:
+            await self.writers.close(self.port)
 
     # ---- facts
 
@@ -182,10 +196,13 @@ class Run:
     async def execute(self, given: Any) -> dict[str, Any]:
         """Run from `given` (input, None or a `Command`) to the end; returns the public part of the final state."""
         heard = callbacks_of(self.config)
-        if heard is None:
-            return await self._loop(given)
-        self.heard = True
-        return cast("dict[str, Any]", await heard_run(self, heard, given, lambda: self._loop(given)))
+        try:
+            if heard is None:
+                return await self._loop(given)
+            self.heard = True
+            return cast("dict[str, Any]", await heard_run(self, heard, given, lambda: self._loop(given)))
+        finally:
+            await self.keep_alone()
 
     async def _loop(self, given: Any) -> dict[str, Any]:
         try:

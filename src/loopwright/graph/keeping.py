@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from loopwright.checkpoint.base import BaseCheckpointSaver
     from loopwright.graph.engine import Run
     from loopwright.graph.task import Task
+    from loopwright.graph.writers import Writers
 
 __all__ = ["ask", "keep_account", "load", "save", "save_ended", "save_task", "written"]
 
@@ -31,15 +32,25 @@ async def ask(run: Run, name: str, *args: Any, **kwargs: Any) -> Any:
 
     A saver that fails ends the whole run: below a tool, too, it is none of the tool's failures.
     """
-    saver = cast("BaseCheckpointSaver", run.saver)
     try:
-        if saver.instant or not run.port.asynchronous or run.port.unattended:
-            return getattr(saver, name)(*args, **kwargs)
-        return await run.port.call(getattr(saver, "a" + name), *args, is_async=True, **kwargs)
+        if run.below is None or name == "load":
+            return await _asked(run, name, args, kwargs)
+        with cast("Writers", run.writers).writing():
+            return await _asked(run, name, args, kwargs)
     except Exception as error:
         if run.below is None:
             raise
         raise Escalated(error) from error
+
+
+async def _asked(run: Run, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A write that has begun is waited for, also by a run that is cancelled: the next one has to find it done."""
+    saver, port = cast("BaseCheckpointSaver", run.saver), run.port
+    if saver.instant or not port.asynchronous or port.unattended:
+        return getattr(saver, name)(*args, **kwargs)
+    if name == "load":
+        return await port.call(saver.aload, *args, is_async=True, **kwargs)
+    return await port.finish(getattr(saver, "a" + name), *args, **kwargs)
 
 
 async def load(run: Run, checkpoint_id: str | None) -> Record | None:

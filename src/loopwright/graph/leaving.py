@@ -1,7 +1,7 @@
 """How a run ends before its end: with an error, a cancellation, a command for the graph around, a reader that has gone.
 
 What was done is kept, and the thread can go on. Whatever goes wrong on the way out, what ended the run is what its
-caller is told.
+caller is told. A cancellation may come more than once; each thing that is done here is finished all the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from loopwright.errors import GraphRecursionError, LoopwrightError, ParentCommand
-from loopwright.graph.keeping import ask, keep_account, save, save_ended, written
+from loopwright.graph.keeping import keep_account, save, save_ended, written
 from loopwright.graph.saved import joined
 from loopwright.graph.starting import mend
 
@@ -24,12 +24,10 @@ __all__ = ["leave", "out_of_steps"]
 
 async def leave(run: Run, error: BaseException) -> None:
     """Put a run that `error` ends in order."""
+    await _finished(run, error, run.keep_alone())
     await _leave(run, error)
     if run.writing:
-        await _saved(error, written(run))
-    is_root = run.claim is not None and run.below is None
-    if is_root and not isinstance(error, (Exception, ParentCommand)):  # threads that nobody waits for may still write
-        await _saved(error, ask(run, "release", run.thread_id, run.claim))
+        await _finished(run, error, written(run))
 
 
 async def _leave(run: Run, error: BaseException) -> None:
@@ -47,7 +45,7 @@ async def _leave(run: Run, error: BaseException) -> None:
             mended = repair(state) if repair else {}
             with suppress(Exception):  # an exception class of the user's may refuse attributes
                 error.state = run.public({**state, **mended})  # type: ignore[attr-defined]
-    elif run.saver is not None and repair is not None:
+    elif run.claim is not None and repair is not None:
         run.state = state
         if run.graph.repair_cancelled is not None:
             cut_off = [task for task in run.tasks if task.begun and not task.done]
@@ -56,24 +54,22 @@ async def _leave(run: Run, error: BaseException) -> None:
             run.unsaved |= changed
             run.tasks = []
             run.step += 1
-            await _saved(error, save(run, "loop", at_exit=True))
+            await _finished(run, error, save(run, "loop", at_exit=True))
             return
         run.state = before
-        await _saved(error, _save_results(run))
+        for task in run.tasks:
+            if task.done:  # and stays so: the cancellation may have met its result on the way to the saver
+                await _finished(run, error, save_ended(run, task))
     if run.durability == "exit" and run.begun:
-        await _saved(error, save(run, "loop", at_exit=True))
+        await _finished(run, error, save(run, "loop", at_exit=True))
 
 
-async def _save_results(run: Run) -> None:
-    """What has ended stays so: the cancellation may have met it on its way to the saver."""
-    for task in run.tasks:
-        if task.done:
-            await save_ended(run, task)
-
-
-async def _saved(error: BaseException, saving: Awaitable[object]) -> None:
+async def _finished(run: Run, error: BaseException, saving: Awaitable[object]) -> None:
     try:
         await saving
+    except run.port.cancellations:
+        if isinstance(error, Exception):
+            raise
     except Exception as failure:  # noqa: BLE001 - what ended the run is what its caller has to know
         error.add_note(f"The state could not be saved: {failure!r}")
 

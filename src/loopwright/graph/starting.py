@@ -27,6 +27,7 @@ from loopwright.graph.saved import (
 from loopwright.graph.state import refuse_misspelled
 from loopwright.graph.telling import tell_checkpoint, tell_step
 from loopwright.graph.types import START, Command
+from loopwright.graph.writers import Writers
 from loopwright.graph.writes import writes_of
 from loopwright.messages.plain import is_dict
 
@@ -39,6 +40,8 @@ __all__ = ["begin", "mend", "open_thread", "revive", "settle", "take"]
 
 async def begin(run: Run, given: Any) -> None:
     """Bring a run to its first step. `given` is input, None or a `Command`."""
+    if run.saver is not None and run.below is None:
+        await run.port.after_abandoned(run.place)
     head, record = await open_thread(run)
     if record is not None and record.unreadable:
         from loopwright.checkpoint.kinds import unknown_type
@@ -57,9 +60,10 @@ async def begin(run: Run, given: Any) -> None:
     else:
         writes = _input_writes(run, given)
     if run.below is not None:
-        run.claim = run.below.run.claim
+        run.claim, run.writers = run.below.run.claim, run.below.run.writers
     elif run.saver is not None:
         run.claim = await ask(run, "claim", run.thread_id, head, run.run_id)
+        run.writers = Writers()
     if run.wants(RunStarted):
         run.emit(RunStarted, run.run_id, run.thread_id, given)
     if record is not None and resumes:

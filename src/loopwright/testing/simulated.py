@@ -8,6 +8,7 @@ asyncio for a user (which function of a pair is taken, what can be stopped and w
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextvars import Context, copy_context
 from typing import Any, Final, TypeVar, cast
@@ -33,6 +34,7 @@ class SimulationPort(Port):
     """The simulated world of one run. `asynchronous` says which of the two real worlds it plays."""
 
     __slots__ = ("asynchronous", "outbox", "process", "reading")
+    cancellations = (RunCancelled, asyncio.CancelledError)
 
     def __init__(self, process: Process, outbox: Outbox | None = None, *, asynchronous: bool = False) -> None:
         self.process = process

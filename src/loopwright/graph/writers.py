@@ -1,0 +1,65 @@
+"""The runs below one that has a thread: they write to it under its claim, and only for as long as it is under way.
+
+A thread of the machine cannot be stopped. An agent in a tool that was left behind (its caller has gone, its time is
+over) may be about to save while the run around it has ended long ago; to the next run on that thread it would look as
+if somebody else had changed it. So a root closes this when it ends, and waits for who is just writing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from loopwright.errors import RunCancelled
+
+if TYPE_CHECKING:
+    from loopwright.port import Port
+
+__all__ = ["Writers"]
+
+_GRACE_S = 5.0
+"""How long a root waits for a write below that has begun. It is one write, and most take less than a millisecond."""
+
+
+class Writers:
+    """Who may write, and how many just do."""
+
+    __slots__ = ("_busy", "_changed", "_open")
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._busy = 0
+        self._open = True
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """One write below. Raises `RunCancelled` once the root has ended."""
+        with self._changed:
+            if not self._open:
+                raise RunCancelled("The run around this one has ended: what is done here is not kept on its thread.")
+            self._busy += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._busy -= 1
+                self._changed.notify_all()
+
+    async def close(self, port: Port) -> None:
+        """The root has ended. From now on its thread belongs to whoever comes next."""
+        with self._changed:
+            self._open = False
+            busy = self._busy
+        if busy:
+            await port.finish(_calmed, self, port)
+
+    def wait(self) -> None:
+        """Until nobody writes."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._busy, _GRACE_S)
+
+
+async def _calmed(writers: Writers, port: Port) -> None:
+    await port.call(writers.wait, is_async=False)
