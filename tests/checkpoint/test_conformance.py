@@ -17,11 +17,6 @@ class LetsAnyoneClaim(BytesSaver):
         return super().claim(thread_id, self.load(thread_id), run_id)
 
 
-class KeepsWhatIsGivenBack(BytesSaver):
-    def release(self, thread_id, claim):
-        pass
-
-
 class LetsAnyoneWrite(BytesSaver):
     def save(self, record, changed=None, claim=None):
         try:
@@ -80,7 +75,6 @@ def flat(value):
     [
         (LetsAnyoneClaim, "test_of_two_processes_that_read_the_same_state_one_is_told", ()),
         (LetsAnyoneClaim, "test_of_two_runs_that_read_the_same_state_one_is_told", ()),
-        (KeepsWhatIsGivenBack, "test_a_claim_that_was_given_back_counts_no_more", ()),
         (LetsAnyoneWrite, "test_a_process_that_wakes_late_is_told_and_changes_nothing", ()),
         (HandsOutWhatItHolds, "test_what_the_caller_does_to_its_objects_reaches_no_checkpoint", ()),
         (HandsOutWhatItHolds, "test_two_processes_take_turns", ()),

@@ -8,8 +8,7 @@ every saver keeps:
   written or claimed since that load, it gets `ThreadConflictError` and has run nothing. The number it gets goes with
   each later `save` and `save_writes`; once somebody else has claimed the thread, or has written to it without a
   claim, they raise. A claim is a fence, not a lock: nothing waits for it and nothing has to give it back, so after
-  a crash the next resume loads and claims anew. A run that is cancelled gives it back (`release`), because what it
-  leaves behind on threads may still come to save.
+  a crash the next resume loads and claims anew.
 - **Isolated.** What is stored is never changed by what a caller does to the object it gave or was given.
 - **Refused early.** What cannot be stored raises `UnstorableError` with the path to it; nothing of that call is kept.
   A class of the user's is stored when `registry` has it.
@@ -143,13 +142,6 @@ class BaseCheckpointSaver(ABC):
         """
 
     @abstractmethod
-    def release(self, thread_id: str, claim: int) -> None:
-        """Give a claim back: from now on `save` and `save_writes` with it raise `ThreadConflictError`.
-
-        Nothing else changes; whoever has loaded the thread before may claim it. No error for one that counts no more.
-        """
-
-    @abstractmethod
     def save(self, record: Record, changed: Collection[str] | None = None, claim: int | None = None) -> None:
         """Store a checkpoint and make it the head of its namespace; its `writes` are stored with it.
 
@@ -277,9 +269,6 @@ class BaseCheckpointSaver(ABC):
 
     async def aclaim(self, thread_id: str, seen: Record | None, run_id: str) -> int:
         return await self._off_loop(self.claim, thread_id, seen, run_id)
-
-    async def arelease(self, thread_id: str, claim: int) -> None:
-        self.release(thread_id, claim)
 
     async def asave(self, record: Record, changed: Collection[str] | None = None, claim: int | None = None) -> None:
         await self._off_loop(self.save, record, changed, claim)

@@ -111,12 +111,6 @@ class DatabaseSaver(BaseCheckpointSaver):
     async def aclaim(self, thread_id: str, seen: Record | None, run_id: str) -> int:
         return await self._driver.awrite(self._rows.claim(thread_id, seen, run_id))
 
-    def release(self, thread_id: str, claim: int) -> None:
-        self._driver.write(self._rows.release(thread_id, claim))
-
-    async def arelease(self, thread_id: str, claim: int) -> None:
-        await self._driver.awrite(self._rows.release(thread_id, claim))
-
     def save(self, record: Record, changed: Collection[str] | None = None, claim: int | None = None) -> None:
         self._driver.write(self._rows.save(record, changed, claim))
 

@@ -229,12 +229,6 @@ class InMemorySaver(BaseCheckpointSaver):
             thread.runner = run_id
             return thread.holder
 
-    def release(self, thread_id: str, claim: int) -> None:
-        with self._lock:
-            thread = self._threads.get(thread_id)
-            if thread is not None and thread.holder == claim:
-                thread.holder = None
-
     def save(self, record: Record, changed: Collection[str] | None = None, claim: int | None = None) -> None:
         with self._lock:
             thread = self._open(record.thread_id, claim)

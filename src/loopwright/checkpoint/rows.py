@@ -224,16 +224,6 @@ class Rows:
         yield COMMIT
         return thread.fence
 
-    def release(self, thread_id: str, claim: int) -> Deed[None]:
-        return partial(self._release, thread_id, claim)
-
-    def _release(self, thread_id: str, claim: int) -> Work[None]:
-        thread = yield from self.find(thread_id)
-        if thread is not None and thread.holder == claim:
-            thread.holder = None
-            yield from thread.close()
-        yield COMMIT
-
     def find(self, thread_id: str) -> Work[Thread | None]:
         """The row of a thread, to be written to."""
         rows = yield Sql(self._thread, (thread_id,))

@@ -38,9 +38,6 @@ class CrashingSaver(BaseCheckpointSaver):
     def claim(self, thread_id: str, seen: Record | None, run_id: str) -> int:
         return self._do("claim", self.saver.claim, thread_id, seen, run_id)
 
-    def release(self, thread_id: str, claim: int) -> None:
-        self._do("release", self.saver.release, thread_id, claim)
-
     def save(self, record: Record, changed: Collection[str] | None = None, claim: int | None = None) -> None:
         self._do("save", self.saver.save, record, changed, claim)
 

@@ -59,36 +59,6 @@ class ThreadsConformance:
         assert ids(saver.walk("t")) == ["c2", "c1"]
         assert saver.load("t").writes == []
 
-    def test_a_claim_that_was_given_back_counts_no_more(self, saver: Saver) -> None:
-        """What a cancelled run has left behind can save nothing, and is in nobody's way."""
-        saver.save(record("c1"))
-        claim = saver.claim("t", saver.load("t"), "cancelled")
-        saver.save(record("c2", "c1"), None, claim)
-        seen = saver.load("t")
-        saver.release("t", claim)
-
-        for late in (
-            lambda: saver.save(record("c3", "c2"), None, claim),
-            lambda: saver.save(record("b1", ns="tools:1"), None, claim),
-            lambda: saver.save_writes("t", "", "c2", "task", [("n", 1)], claim),
-        ):
-            with pytest.raises(ThreadConflictError):
-                late()
-        assert ids(saver.walk("t", None)) == ["c2", "c1"]
-        after = saver.claim("t", seen, "next")
-        saver.save(record("c3", "c2"), None, after)
-
-    def test_a_claim_that_counts_no_more_gives_back_nothing(self, saver: Saver) -> None:
-        saver.save(record("c1"))
-        old = saver.claim("t", saver.load("t"), "a")
-        new = saver.claim("t", saver.load("t"), "b")
-        saver.release("t", old)
-        saver.save(record("c2", "c1"), None, new)
-        saver.release("nobody", 1)
-        saver.delete_thread("t")
-        saver.release("t", new)
-        assert saver.load("t") is None
-
     def test_on_a_fresh_thread_the_later_claim_counts(self, saver: Saver) -> None:
         """A run that died before its first checkpoint blocks nobody."""
         first = saver.claim("t", None, "a")
