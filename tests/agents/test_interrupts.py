@@ -272,7 +272,8 @@ def test_what_was_spent_counts_after_the_answer(world: World):
 
 
 @both_worlds
-def test_what_an_agent_below_spent_counts_once_after_the_answer(world: World):
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_what_an_agent_below_spent_counts_once_after_the_answer(world: World, durability: str):
     inner = create_agent(
         ScriptedModel(use(call("ask", {"question": "?"}), usage=(10, 5)), say("done", usage=(2, 2))), [ask]
     )
@@ -284,8 +285,9 @@ def test_what_an_agent_below_spent_counts_once_after_the_answer(world: World):
 
     model = ScriptedModel(use(call("run"), usage=(1, 0)), say("done", usage=(1, 1)))
     agent = create_agent(model, [run], checkpointer=InMemorySaver())
-    assert invoke(agent, world, config=thread()).usage["total_tokens"] == 16
-    assert invoke(agent, world, Command(resume="!"), thread()).usage["total_tokens"] == 22
+    assert invoke(agent, world, config=thread(), durability=durability).usage["total_tokens"] == 16
+    answer = Command(resume="!")
+    assert invoke(agent, world, answer, thread(), durability=durability).usage["total_tokens"] == 22
 
 
 @both_worlds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -136,6 +137,31 @@ def test_a_file_that_is_read_only_and_a_folder_too():
     assert "it is read-only. Let this process write to the file" in out[0]
     assert out[1] == "['c3', 'c1']"
     assert "it cannot be opened. Let this process write to the file" in out[2]
+
+
+@pytest.mark.parametrize("other", [None, "new.sqlite"], ids=["deleted", "replaced"])
+def test_a_file_that_is_taken_away_while_it_is_in_use(path, other):
+    """What would be written to the file that is open would reach nobody. Once it is back, the saver goes on."""
+    saver = SqliteSaver(path)
+    saver.save(record("c1"))
+    saver.load("t")
+    aside = path.with_name("aside.sqlite")
+    os.rename(path, aside)
+    if other is not None:
+        SqliteSaver(path.with_name(other)).close()
+        os.rename(path.with_name(other), path)
+
+    words = r"SqliteSaver\('.*threads.sqlite'\): the file was deleted, moved or replaced .* Put it back and call again"
+    with pytest.raises(SaverError, match=words):
+        saver.save(record("c2"))
+    with pytest.raises(SaverError, match=words):
+        saver.load("t")
+    assert path.exists() == (other is not None), "nothing was made in its place"
+
+    os.rename(aside, path)
+    saver.save(record("c3"))
+    assert ids(saver.walk("t")) == ["c3", "c1"]
+    saver.close()
 
 
 # --- no room ---------------------------------------------------------------------

@@ -63,6 +63,7 @@ def test_B42_a_routing_that_failed_is_done_again(world: World, durability):
         world.invoke(graph, {"log": ["in"]}, thread(), durability=durability)
     assert caught.value.state == {"log": ["in", "work"]}  # type: ignore
     assert world.state(graph, thread()).values == {"log": ["in", "work"]}
+    assert world.state(graph, thread()).next == ("work",), "its thread is not at its end"
     assert world.invoke(graph, None, thread()) == {"log": ["in", "work", "sink"]}
     assert (work.runs, route.runs, sink.runs) == (1, 2, 1)
 

@@ -132,6 +132,10 @@ async def save(run: Run, source: str, *, at_exit: bool = False) -> Record | None
     if run.graph.joins:
         values[JOINS_KEY] = run.arrived
         run.unsaved.add(JOINS_KEY)
+    account = run.account()
+    writes = [(task.id, *write) for task in run.tasks for write in _written(task)]
+    if at_exit and account is not None:
+        writes.append((RUN_ID, ACCOUNT_KEY, account))  # what the unfinished step has spent is in it
     record = Record(
         id=new_ordered_id(),
         parent_id=run.checkpoint_id,
@@ -143,8 +147,8 @@ async def save(run: Run, source: str, *, at_exit: bool = False) -> Record | None
         created_at=datetime.fromtimestamp(run.port.now(), UTC).isoformat(),
         values=values,
         pending=tuple(Pending(task.id, task.name, task.path, task.arg) for task in run.tasks),
-        writes=[(task.id, *write) for task in run.tasks for write in _written(task)],
-        account=run.account(),
+        writes=writes,
+        account=account,
     )
     if _waits_later(run):
         record.values = {key: _own(key, value) if key in run.unsaved else value for key, value in values.items()}

@@ -92,9 +92,12 @@ def _snapshot(graph: CompiledStateGraph | None, record: Record, *, is_now: bool,
         for pending in record.pending
     )
     shown = channels or [key for key in values if key not in (RAN_KEY, JOINS_KEY)]
+    due = [pending.name for pending in record.pending]
+    left = [pending.name for pending in record.pending if not progress[pending.id].ended]
     return StateSnapshot(
         values={key: values[key] for key in shown if key in values},
-        next=tuple(pending.name for pending in record.pending if not is_now or not progress[pending.id].ended),
+        # Where all have ended and what comes after them is not on record, the step still is to be closed.
+        next=tuple(left or due) if is_now else tuple(due),
         config=_config(record, record.id),
         metadata=record.describe(),
         created_at=record.created_at,

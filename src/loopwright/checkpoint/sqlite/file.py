@@ -175,6 +175,7 @@ class File:
         self._was_closed = False
         with self._lock:
             self._writing = self._open()
+        self._identity: Final = None if path == MEMORY else _identity(path)
 
     # --- running works ----------------------------------------------------------
 
@@ -241,6 +242,14 @@ class File:
         self._writing = self._writer = self._reader = None
         self._idle = deque()
         self._process = os.getpid()
+
+    def _check_file(self) -> None:
+        """Raise if the file is not the one that was opened: what is written to that one reaches nobody any more."""
+        if self._identity is not None and _identity(self.path) != self._identity:
+            raise SaverError(
+                f"{self._name}: the file was deleted, moved or replaced while it was in use. Put it back and call "
+                "again, or make a new saver for what is there now. Nothing of this call was saved."
+            )
 
     def _helper(self, *, writes: bool) -> _Helper:
         """The thread that writes, or the one that reads for asyncio."""
@@ -320,6 +329,7 @@ class File:
         done: list[tuple[_Job[Any], Any]] = []
         connection = self._writing
         try:
+            self._check_file()
             if connection is None:
                 connection = self._writing = self._open()
             self._begin(connection)
@@ -408,6 +418,7 @@ class File:
         """Run a work on a reading connection, on this thread."""
         connection = None
         try:
+            self._check_file()
             try:
                 connection = self._idle.pop()
             except IndexError:
@@ -425,6 +436,15 @@ class File:
         else:
             connection.close()
         return value
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Which file a path leads to; None if there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - before each work, so no Path is made
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _is_current(connection: sqlite3.Connection) -> bool:
