@@ -130,6 +130,13 @@ class Port(ABC):
         return
 
     @abstractmethod
+    async def rung(self, listen: Callable[[Callable[[], bool]], object]) -> None:
+        """Wait for a bell that somebody else rings. `listen` is called with it, and hands it to them.
+
+        They may ring it once, from any thread and any event loop; it says whether anybody can have heard it.
+        """
+
+    @abstractmethod
     async def bridge(
         self,
         hook: Callable[..., Any],

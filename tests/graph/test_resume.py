@@ -245,6 +245,35 @@ def test_B44_dying_in_any_write_runs_nothing_twice_that_was_on_record(world: Wor
 
 
 @both_worlds
+@pytest.mark.parametrize("stop", [{"interrupt_before": ["b"]}, {"interrupt_after": ["a"]}], ids=["before", "after"])
+@pytest.mark.parametrize("below", [False, True], ids=["at the top", "below"])
+def test_a_process_that_dies_on_its_way_to_a_stop_has_not_stopped(world: World, stop, below):
+    """Somebody wanted to look before `b` runs; nobody has."""
+    saver = Dies("save", after=True, number=5 if below else 3)
+    last = Counted({"log": ["b"]})
+    builder = chain("a", ("b", last))
+    graph = builder.compile(checkpointer=saver, **stop)
+    if below:
+        graph = chain(("inner", builder.compile(**stop))).compile(checkpointer=saver)
+    with pytest.raises(KeyboardInterrupt):
+        world.invoke(graph, {"log": []}, thread())
+    world.invoke(graph, None, thread())
+    assert (last.runs, world.state(graph, thread()).next) == (0, ("inner" if below else "b",))
+    assert world.invoke(graph, None, thread()) == {"log": ["a", "b"]}
+
+
+@both_worlds
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_a_step_that_fails_after_its_stop_is_tried_again_without_one(world: World, durability):
+    saver = InMemorySaver()
+    graph = chain("a", ("b", Once({"log": ["b"]}))).compile(checkpointer=saver, interrupt_before=["b"])
+    assert world.invoke(graph, {"log": []}, thread(), durability=durability) == {"log": ["a"]}
+    with pytest.raises(ConnectionError):
+        world.invoke(graph, None, thread(), durability=durability)
+    assert world.invoke(graph, None, thread(), durability=durability) == {"log": ["a", "b"]}
+
+
+@both_worlds
 def test_an_iterator_that_is_at_its_end_is_an_error_like_others(world: World):
     graph = chain(("a", lambda state: next(iter(())))).compile()
     for ask in (world.invoke, world.stream):

@@ -119,6 +119,14 @@ async def aslow(text: str, runtime: _Runtime) -> str:
     return f"slowly {text}"
 
 
+@tool(max_concurrency=1)
+async def narrow(text: str, runtime: _Runtime) -> str:
+    """Note something, one at a time."""
+    await runtime.context.asleep(2)
+    runtime.context.act(runtime)
+    return f"narrowly {text}"
+
+
 @tool
 def add(a: int, b: int) -> int:
     """Add two numbers."""
@@ -180,7 +188,7 @@ async def asks_twice(text: str, runtime: _Runtime) -> str:
     return f"{first}, {second}: {text}"
 
 
-TOOLS = [note, anote, slow, aslow, add, fails, direct, sets, ask, aask, confirms, asks_twice]
+TOOLS = [note, anote, slow, aslow, narrow, add, fails, direct, sets, ask, aask, confirms, asks_twice]
 INNER_TOOLS = [note, anote, aslow, fails, confirms]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from loopwright.agents import create_agent
 from loopwright.agents.middleware import wrap_model_call, wrap_tool_call
 from loopwright.checkpoint.memory import InMemorySaver
-from loopwright.errors import InternalError
+from loopwright.errors import InternalError, RunCancelled
 from loopwright.graph.events import ToolFinished
 from loopwright.messages import find_broken_pair
 from loopwright.testing import (
@@ -58,6 +59,10 @@ class Shop:
         )
 
 
+def gate_of(one: Any) -> Any:
+    return one.gate
+
+
 def words(result: Any) -> list[str]:
     return [message.text for message in result["messages"]]
 
@@ -73,6 +78,39 @@ def test_what_waits_lets_others_go_on_and_nobody_waits(asynchronous):
     result = shop.simulation.invoke(shop.agent, HI, THREAD, asynchronous=asynchronous)
     assert words(result) == ["hi", "", "a", "b", "c", "done"]
     assert shop.simulation.time - began == 10
+
+
+@both
+def test_a_tool_with_few_places_is_waited_for(asynchronous):
+    """Calls of one tool come one after the other, whoever of them gives up, and no place is lost."""
+    simulation = Simulation(1)
+    inside: list[int] = []
+    calls = [call("narrow", number=number) for number in range(5)]
+
+    @tool(max_concurrency=2)
+    async def narrow(number: int) -> str:
+        """Take ten seconds."""
+        inside.append(number)
+        assert len(inside) <= 2
+        try:
+            await simulation.asleep(10)
+        finally:
+            inside.remove(number)
+        return "done"
+
+    def agent() -> Any:
+        model = ScriptedModel(lambda messages: calls if len(messages) == 1 else "done", loop=True)
+        return create_agent(model, [narrow], checkpointer=InMemorySaver())
+
+    began = simulation.time
+    assert simulation.invoke(agent(), HI, THREAD, asynchronous=asynchronous).text == "done"
+    assert simulation.time - began == 30
+    for seed in range(30):
+        simulation = Simulation(seed, Faults(crash=0.02, cancel=0.02, error=0.02))
+        with suppress(RunCancelled, KeyboardInterrupt, asyncio.CancelledError):
+            simulation.finish(agent(), HI, THREAD, asynchronous=asynchronous)
+        simulation.close()
+        assert (inside, gate_of(narrow)._free) == ([], 2), (seed, simulation.injected)
 
 
 @both

@@ -131,6 +131,9 @@ class StandingPort(Port):
             await self._end((), desk, outbox)
         one.result()
 
+    async def rung(self, listen: Callable[[Callable[[], bool]], object]) -> None:
+        await self.call(_rung, listen, is_async=True)
+
     async def _join(self, begin: Callable[[Counter], Elsewhere], timeout_s: float | None) -> Any:
         """Begin something and wait for it; meanwhile serve the reader and answer calls that come back from it."""
         desk = self._desk()
@@ -187,6 +190,28 @@ class StandingPort(Port):
                 await answer(item, outbox)
             elif item is not None:
                 item()
+
+
+async def _rung(listen: Callable[[Callable[[], bool]], object]) -> None:
+    """On an event loop, in either world: so a wait that nobody wants any more ends as every coroutine does."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    heard: asyncio.Future[None] = loop.create_future()
+
+    def settle() -> None:
+        if not heard.done():
+            heard.set_result(None)
+
+    def ring() -> bool:
+        try:
+            loop.call_soon_threadsafe(settle)
+        except RuntimeError:  # the loop was closed with somebody waiting on it
+            return False
+        return True
+
+    listen(ring)
+    await heard
 
 
 def _told(index: int, ended: deque[int], desk: Counter, _: Any) -> None:

@@ -129,8 +129,8 @@ class Run:
         self.below = below
         """The task whose thread it is kept on, in a namespace of its own; None for a run with a thread of its own."""
         self.stops = stops
-        self.passed = False
-        """Whether the first step goes on from a stop."""
+        self.passed: int | None = None
+        """The step after which it has stopped, or goes on from a stop: it does not stop there again."""
         self.interrupts: tuple[Interrupt, ...] = ()
         """The questions it waits for."""
         self.metadata = _metadata_of(config)
@@ -228,14 +228,13 @@ class Run:
         try:
             await begin(self, given)
             while True:
+                if self.stops is not None:
+                    self._stop_where_asked(self.stops)
                 if self.step - self.first_step >= self._step_limit:
                     raise out_of_steps(self._step_limit)
                 if not self.tasks:
                     break
-                if self.stops is None:
-                    await self.superstep()
-                else:
-                    await self._stopping(self.stops)
+                await self.superstep()
         except GraphInterrupt as asked:
             if self.durability == "exit":
                 await save(self, "loop", at_exit=True)
@@ -273,14 +272,11 @@ class Run:
         if self.feed is not None:
             await tell_step(self, saved, changed=any(task.writes for task in due))
 
-    async def _stopping(self, stops: Stops) -> None:
-        """A step with a stop before or after it, unless it is the one that the run goes on from."""
+    def _stop_where_asked(self, stops: Stops) -> None:
+        """Stop before a step if it, or the one before it, is one that the caller wants to look at."""
         due = [task.name for task in self.tasks if not task.done]
-        passed, self.passed = self.passed, False
-        if not passed and stops.before(due):
-            raise GraphInterrupt(())
-        await self.superstep()
-        if self.tasks and stops.after(due):
+        if due and self.passed != self.step and (stops.before(due) or stops.after(self.ran)):
+            self.passed = self.step
             raise GraphInterrupt(())
 
     async def _together(self, todo: Sequence[Task]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from loopwright.checkpoint.plain import plain_copy
 from loopwright.checkpoint.record import Pending, Record
 from loopwright.errors import Escalated
-from loopwright.graph.saved import ACCOUNT_KEY, JOINS_KEY, RAN_KEY, RUN_ID, paused_form, saved_form
+from loopwright.graph.saved import ACCOUNT_KEY, JOINS_KEY, RAN_KEY, RUN_ID, STOPPED_KEY, paused_form, saved_form
 from loopwright.ids import new_ordered_id
 from loopwright.messages.history import History
 
@@ -110,7 +110,7 @@ async def keep_account(run: Run) -> None:
     """Keep what an unfinished step has spent, beside what its tasks have written."""
     account = run.account()
     if account is not None:
-        await _save_writes(run, RUN_ID, [(ACCOUNT_KEY, account)])
+        await _save_writes(run, RUN_ID, [(ACCOUNT_KEY, account), *_stopped(run)])
 
 
 async def _save_writes(run: Run, task_id: str, writes: Sequence[tuple[str, Any]]) -> None:
@@ -150,6 +150,8 @@ async def save(run: Run, source: str, *, at_exit: bool = False) -> Record | None
         writes=writes,
         account=account,
     )
+    if at_exit:
+        record.writes += [(RUN_ID, *write) for write in _stopped(run)]
     if _waits_later(run):
         record.values = {key: _own(key, value) if key in run.unsaved else value for key, value in values.items()}
         record.pending = plain_copy(record.pending, "pending")
@@ -157,6 +159,10 @@ async def save(run: Run, source: str, *, at_exit: bool = False) -> Record | None
     run.unsaved, run.kept = set(), record.account
     run.parent_checkpoint_id, run.checkpoint_id = run.checkpoint_id, record.id
     return record
+
+
+def _stopped(run: Run) -> list[tuple[str, Any]]:
+    return [(STOPPED_KEY, True)] if run.passed == run.step else []
 
 
 def _written(task: Task) -> list[tuple[str, Any]]:

@@ -27,9 +27,11 @@ __all__ = [
     "RESUME_KEY",
     "RUN_ID",
     "SPENT_KEY",
+    "STOPPED_KEY",
     "Progress",
     "account_in",
     "failed_form",
+    "has_stopped",
     "joined",
     "open_in",
     "paused_form",
@@ -52,6 +54,8 @@ ACCOUNT_KEY = "__account__"
 """What a run had spent when it paused, failed, or its step's only task ended."""
 SPENT_KEY = "__spent__"
 """In a task's saved writes: what it has spent, as one of several."""
+STOPPED_KEY = "__stopped__"
+"""Beside such an account: that the run has stopped before this step, where its caller had asked for that."""
 JOINS_KEY = "__joins__"
 """Beside the saved state: which tasks a node that waits for several has seen end."""
 RAN_KEY = "__ran__"
@@ -138,6 +142,14 @@ def account_in(record: Record) -> Any:
         if task_id == RUN_ID and key == ACCOUNT_KEY:
             return value
     return record.account
+
+
+def has_stopped(record: Record) -> bool:
+    """Whether a run that goes on from here was stopped here, or changed from outside, before: its caller has looked.
+
+    A process that died on its way to a stop has not stopped.
+    """
+    return record.source in ("update", "fork") or any(key == STOPPED_KEY for _, key, _ in record.writes)
 
 
 def joined(

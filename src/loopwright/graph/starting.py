@@ -19,6 +19,7 @@ from loopwright.graph.saved import (
     RAN_KEY,
     Progress,
     account_in,
+    has_stopped,
     joined,
     open_in,
     paused_form,
@@ -68,6 +69,8 @@ async def begin(run: Run, given: Any) -> None:
         run.emit(RunStarted, run.run_id, run.thread_id, given)
     if record is not None and resumes:
         saved = await _resume(run, record, is_head=record is head, command=command, answers=answers)
+        if record is not head or command is not None or has_stopped(record):
+            run.passed = run.step
         if not run.tasks and mend(run, run.graph.repair):  # ended by another program, or from outside
             run.step += 1
             saved = await save(run, "loop")
@@ -172,7 +175,6 @@ async def _resume(
         settle(run, record)
     answered = revive(run, record, is_head=is_head, answers=answers)
     _restore(run, record)
-    run.passed = True
     if is_head:
         for task in answered:
             await save_task(run, task, paused_form(task.interrupts, task.answers))

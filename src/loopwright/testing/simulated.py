@@ -129,6 +129,16 @@ class SimulationPort(Port):
         await Wait(lambda: one.done)
         one.outcome()
 
+    async def rung(self, listen: Callable[[Callable[[], bool]], object]) -> None:
+        heard: list[bool] = []
+
+        def ring() -> bool:
+            heard.append(True)
+            return True
+
+        listen(ring)
+        await Wait(lambda: bool(heard))
+
     async def bridge(
         self,
         hook: Callable[..., Any],

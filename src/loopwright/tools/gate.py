@@ -31,7 +31,7 @@ class _Waiter:
 
     def __init__(self) -> None:
         self.admitted = False
-        self.admit: Callable[[], object] | None = None
+        self.admit: Callable[[], bool] | None = None
 
 
 class Gate:
@@ -70,7 +70,7 @@ class Gate:
             waiter = _Waiter()
             self._queue.append(waiter)
         try:
-            await port.call(self._wait, waiter, is_async=True)
+            await port.rung(lambda ring: self._listen(waiter, ring))
         except BaseException:
             self._give_up(waiter)
             raise
@@ -84,30 +84,15 @@ class Gate:
             waiter = self._queue.popleft()
             waiter.admitted = True
             admit = waiter.admit
-        if admit is not None:
-            admit()
+        if admit is not None and not admit():  # nobody is there any more to be let in
+            self.leave()
 
-    async def _wait(self, waiter: _Waiter) -> None:
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        admitted: asyncio.Future[None] = loop.create_future()
-
-        def settle() -> None:
-            if not admitted.done():
-                admitted.set_result(None)
-
-        def admit() -> None:
-            try:
-                loop.call_soon_threadsafe(settle)
-            except RuntimeError:  # the loop was closed with somebody waiting on it
-                self.leave()
-
+    def _listen(self, waiter: _Waiter, ring: Callable[[], bool]) -> None:
         with self._lock:
-            if waiter.admitted:
+            if not waiter.admitted:
+                waiter.admit = ring
                 return
-            waiter.admit = admit
-        await admitted
+        ring()
 
     def _give_up(self, waiter: _Waiter) -> None:
         with self._lock:
