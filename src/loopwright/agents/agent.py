@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 from loopwright.agents.limits import Budget, Limits
 from loopwright.agents.result import AgentResult
+from loopwright.agents.stop import NOTICE_KEY
 from loopwright.errors import EmptyInputError, InputTypeError
 from loopwright.graph.compiled import CompiledStateGraph, Parts
 from loopwright.graph.stops import StopAt
 from loopwright.messages import BaseMessage
-from loopwright.messages.pairing import CANCELLED, NOT_RUN, repair_history
-from loopwright.messages.plain import is_list
+from loopwright.messages.pairing import CANCELLED, CUT_OFF, NOT_RUN, repair_history
+from loopwright.messages.plain import is_dict, is_list
 from loopwright.scope import ConfigLike
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Agent(CompiledStateGraph, Generic[R]):
         self.limits = limits
         self.tools: Mapping[str, BaseTool] = tools or {}
         """The tools it runs, by name."""
-        self.repair, self.repair_cancelled, self.renew = _mended, _closed, _renewed
+        self.repair, self.close, self.renew = _mended, _closed, _renewed
 
     if TYPE_CHECKING:
 
@@ -122,7 +123,7 @@ class Agent(CompiledStateGraph, Generic[R]):
         budget: Budget = run.budget
         return AgentResult(
             values,
-            stop_reason=cast(Any, run.stop_reason or "answer"),
+            stop_reason=cast(Any, run.stop_reason or _reason_of(values)),
             usage=budget.usage,
             cost=budget.cost,
             interrupts=run.interrupts,
@@ -153,6 +154,13 @@ class Agent(CompiledStateGraph, Generic[R]):
         return f"invoke(None) goes on with a saved thread, and this agent has no checkpointer. Write {_RIGHT_CALL}."
 
 
+def _reason_of(values: Mapping[str, Any]) -> str:
+    """Why a thread had ended before this run, which has found nothing to do."""
+    messages: Sequence[Any] = values.get("messages") or ()
+    metadata: Any = getattr(messages[-1], "response_metadata", {}) if messages else {}
+    return metadata.get(NOTICE_KEY) or "answer"
+
+
 def _not_a_dict(given: Any) -> str:
     """The words for an input that is no dict of state keys."""
     kind = type(given).__name__
@@ -174,12 +182,12 @@ def _mended(state: dict[str, Any]) -> dict[str, Any]:
     return {} if repaired is messages else {"messages": repaired}
 
 
-def _closed(state: dict[str, Any], cut_off: list[Task]) -> dict[str, Any]:
-    """The same after a cancellation: of a call that had begun nobody knows what it has done."""
-    sent = [task.input for task in cut_off if is_list(task.input)]
-    begun = {call["id"] for calls in sent for call in calls}
+def _closed(state: dict[str, Any], begun: Sequence[Any], *, cancelled: bool) -> dict[str, Any]:
+    """The same where calls may have had effects: `begun` is what was sent to tasks that have not ended."""
+    words = CANCELLED if cancelled else CUT_OFF
+    ids = {call["id"] for calls in begun if is_list(calls) for call in calls if is_dict(call) and "id" in call}
     messages: list[BaseMessage] = state.get("messages") or []
-    repaired = repair_history(messages, lambda call: CANCELLED if call["id"] in begun else NOT_RUN)
+    repaired = repair_history(messages, lambda call: words if call["id"] in ids else NOT_RUN)
     return {} if repaired is messages else {"messages": repaired}
 
 

@@ -61,14 +61,20 @@ class Caller:
         calls = calls_for(task.input, task.name, key)
         limit = task.run.config.get("max_concurrency")
         answers = await task.port.gather([self._one_of_several(task, call) for call in calls], limit)
-        raise_first(answers)
         asked = [answer for answer in answers if isinstance(answer, GraphInterrupt)]
+        if any(isinstance(answer, BaseException) for answer in answers):  # what has ended is kept for the next time
+            ended = ((call["id"], answer) for call, answer in zip(calls, answers, strict=True))
+            task.finished = {id: answer for id, answer in ended if id and isinstance(answer, ToolMessage)}
+        raise_first(answers)
         if asked:
             raise GraphInterrupt(tuple(interrupt for one in asked for interrupt in one.interrupts))
         return _update(answers, key)
 
     async def _one_of_several(self, task: Task, call: Any) -> Any:
         """A call that shares its task with others: what it asks is its own."""
+        known = task.finished.get(call["id"])
+        if known is not None:
+            return known
         asking_call.set(str(call["id"] or ""))
         return await self.answer(task, call)
 

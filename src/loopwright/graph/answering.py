@@ -20,7 +20,17 @@ from loopwright.errors import UsageError
 from loopwright.graph.types import Interrupt
 from loopwright.scope import current_scope
 
-__all__ = ["MISSING", "answers_for", "ask_together", "asked_again", "asking_call", "interrupt", "question_id"]
+__all__ = [
+    "MISSING",
+    "answers_for",
+    "ask_together",
+    "asked_again",
+    "asked_by",
+    "asking_call",
+    "digits",
+    "interrupt",
+    "question_id",
+]
 
 MISSING: Final = object()
 """No answer yet."""
@@ -60,18 +70,26 @@ def _here() -> Any:
 
 def question_id(task_id: str, call_id: str, number: int) -> str:
     """The id of the question that a task (in one of its tool calls) asks as its `number`th: 32 hexadecimal digits."""
-    return _digits(task_id, _TASK_DIGITS) + _digits(call_id, _CALL_DIGITS) + f"{number:0{_NUMBER_DIGITS}x}"
+    task = digits(task_id.encode(), _TASK_DIGITS)
+    call = digits(call_id.encode("utf-8", "surrogatepass"), _CALL_DIGITS)
+    return f"{task}{call}{number:0{_NUMBER_DIGITS}x}"
 
 
 def asked_again(task_id: str, question: str) -> str:
     """The id of the same question, asked by another task that does the same."""
-    return _digits(task_id, _TASK_DIGITS) + question[_TASK_DIGITS:]
+    return digits(task_id.encode(), _TASK_DIGITS) + question[_TASK_DIGITS:]
 
 
-def _digits(text: str, count: int) -> str:
+def asked_by(task_id: str, question: str) -> bool:
+    """Whether a question is the task's own, not one of a run inside of it."""
+    return question.startswith(digits(task_id.encode(), _TASK_DIGITS))
+
+
+def digits(content: bytes, count: int) -> str:
+    """So many hexadecimal digits that are the same for the same content."""
     from hashlib import blake2b
 
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=count // 2).hexdigest()
+    return blake2b(content, digest_size=count // 2).hexdigest()
 
 
 def answers_for(

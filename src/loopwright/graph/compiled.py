@@ -7,7 +7,7 @@ its tree: same reader, same budget, one cancellation.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import copy_context
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from loopwright.graph.draw import Graph
     from loopwright.graph.nodes import Node
 
-__all__ = ["CompiledStateGraph", "Parts"]
+__all__ = ["CompiledStateGraph", "Parts", "refuse_place_below"]
 
 _StreamModes = str | Sequence[str] | None
 _DURABILITIES = ("sync", "async", "exit")
@@ -94,8 +94,8 @@ class CompiledStateGraph:
         self.message_keys = frozenset(k for k, c in parts.channels.items() if c.reducer is add_messages)
         self.renew: Callable[[dict[str, Any]], dict[str, Any]] | None = None
         """What of the state a new turn of a thread begins with in another form: returns the keys to replace."""
-        self.repair_cancelled: Callable[..., dict[str, Any]] | None = None
-        """`repair` after a cancellation; `cut_off=` are the tasks that had begun and not ended."""
+        self.close: Callable[..., dict[str, Any]] | None = None
+        """`repair` for a step that is given up: `(state, begun, cancelled=)`, with what its unended tasks were sent."""
         self.repair: Callable[[dict[str, Any]], dict[str, Any]] | None = None
         """Mends what a broken-off run left in a state: returns the keys to replace, `{}` when nothing is wrong."""
         self.asks_by_design: str | None = None
@@ -288,6 +288,8 @@ class CompiledStateGraph:
             from loopwright.checkpoint.base import require_thread_id
 
             require_thread_id(own, saver)
+            if below is None:
+                refuse_place_below(own, self.nodes)
         stops = self._stops(stop_at)
         self._check_options(asked, saver, durability, stops)
         run = Run(
@@ -525,11 +527,21 @@ def _inherited(config: RunnableConfig) -> RunnableConfig:
 
 
 def _placed_below(config: RunnableConfig, parent: Task, path: tuple[str, ...]) -> RunnableConfig:
-    """The config of a run that is kept on its parent's thread: a namespace for each run that a task begins."""
-    number, parent.nested = parent.nested, parent.nested + 1
-    namespace = "|".join(path if number == 0 else (*path, str(number)))
+    """The config of a run that is kept on its parent's thread, in the namespace of the task that has begun it."""
+    namespace = "|".join(path)
     place = {**(config.get("configurable") or {}), "thread_id": parent.run.thread_id, "checkpoint_ns": namespace}
     return cast(RunnableConfig, {**config, "configurable": place})
+
+
+def refuse_place_below(config: ConfigLike, nodes: Collection[str]) -> None:
+    """Raise `UsageError` for a config that names the place of a run below: only that run knows its graph."""
+    namespace = str((config.get("configurable") or {}).get("checkpoint_ns") or "")
+    node, colon, _ = namespace.partition(":")
+    if colon and node in nodes:
+        raise UsageError(
+            f"The config names the place of a run below, checkpoint_ns={namespace!r}. That can be looked at with "
+            'get_state(config); run or change the thread itself: {"configurable": {"thread_id": …}}.'
+        )
 
 
 def _names_own_thread(config: ConfigLike | None, saver: BaseCheckpointSaver, parent: Task) -> bool:

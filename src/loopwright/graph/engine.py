@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import structs
@@ -80,6 +81,7 @@ class Run:
         "kept",
         "metadata",
         "namespace",
+        "opened",
         "parent",
         "parent_checkpoint_id",
         "passed",
@@ -147,6 +149,8 @@ class Run:
         self.claim: int | None = None
         self.kept: Any = None
         """The account that is on record."""
+        self.opened = ""
+        """Of a run below: what it was begun with, in short."""
         self.writers: Writers | None = None
         """Who writes to the thread below its root; the same for the whole tree."""
         self.stop_reason: str | None = None
@@ -303,7 +307,7 @@ class Run:
                 refuse_misspelled(self.graph.channels, [key for key, _ in task.writes], f"Node {task.name!r} wrote")
         except GraphInterrupt as asked:
             task.interrupts = asked.interrupts
-            await save_task(self, task, paused_form(task.interrupts, task.answers))
+            await save_task(self, task, paused_form(task.interrupts, task.answers, task.finished))
             if self.wants(TaskFinished):
                 tell_end(self, task, None)
             raise
@@ -327,9 +331,9 @@ class Run:
     async def _failed(self, task: Task, error: Exception) -> None:
         if self.saver is not None:
             if isinstance(error, InvalidAnswerError) and task.answered:
-                kept = reopened_form(task.interrupts, task.answers, task.answered)
+                kept = reopened_form(task.interrupts, task.answers, task.answered, task.finished)
             else:
-                kept = failed_form(repr(error), task.answers)
+                kept = failed_form(repr(error), task.answers, task.finished)
             await save_task(self, task, kept)
         if self.wants(TaskFinished):
             tell_end(self, task, repr(error))
@@ -367,6 +371,7 @@ class Run:
                 targets += task.node.edges
                 for branch in task.node.branches:
                     if not branch.plain:
+                        current_scope.set(task)
                         targets += await branch.choose(task, after)
                     elif task.node is not asked:  # one answer for all calls of a turn: it depends on the state only
                         way = branch.path(task, after)
@@ -380,6 +385,24 @@ class Run:
         if self.saver is not None:
             self.ran = [task.name for task in due]
             self.unsaved |= changed
+
+    def give_up_step(self) -> None:
+        """Take the step for ended, as its calls have been closed, and plan what comes after it."""
+        given_up = self.tasks
+        self.tasks, self.ran = [], [task.name for task in given_up]
+        self.step += 1
+        with suppress(Exception):  # it is on its way out, and has something to tell already
+            self.tasks = self._next_tasks(list(self._ways_on(given_up)), given_up)
+
+    def _ways_on(self, given_up: Sequence[Task]) -> set[str]:
+        """Where edges, and questions of our own, lead from a step; a user's function would be asked in vain."""
+        names: set[str] = set()
+        for task in given_up:
+            names.update(task.node.edges)
+            for branch in task.node.branches:
+                way = branch.path(task, self.state) if branch.plain else END
+                names.update([way] if isinstance(way, str) else [one for one in way if isinstance(one, str)])
+        return names
 
     def _next_tasks(self, targets: list[str | Send], done: Sequence[Task]) -> list[Task]:
         """Tasks of the next step: nodes in the order of their names, then sends in the order they were made."""
@@ -437,14 +460,14 @@ class Run:
         if not self.tasks and self.below is None:
             return None
         if self.budget is None:
-            return [self.stop_reason, self.said, None]
+            return [self.stop_reason, self.said, None, {}, self.opened]
         account = [self.stop_reason, self.said, self.budget.snapshot()]
         of_tasks = {
             task.id: known
             for task in self.tasks
             if (task.spent or task.tally is not None) and (known := task.spent if task.done else task.tally.below())
         }
-        return [*account, of_tasks] if of_tasks else account
+        return [*account, of_tasks, self.opened] if of_tasks or self.opened else account
 
     # ---- the state as others see it
 

@@ -168,7 +168,8 @@ def _stopped(run: Run) -> list[tuple[str, Any]]:
 def _written(task: Task) -> list[tuple[str, Any]]:
     if task.done:
         return saved_form(task.writes, task.goto, task.spent)
-    return paused_form(task.interrupts, task.answers) if task.interrupts or task.answers else []
+    had = task.interrupts or task.answers or task.finished
+    return paused_form(task.interrupts, task.answers, task.finished) if had else []
 
 
 def _metadata(run: Run) -> dict[str, Any]:

@@ -47,13 +47,12 @@ async def _leave(run: Run, error: BaseException) -> None:
                 error.state = run.public({**state, **mended})  # type: ignore[attr-defined]
     elif run.claim is not None and repair is not None:
         run.state = state
-        if run.graph.repair_cancelled is not None:
-            cut_off = [task for task in run.tasks if task.begun and not task.done]
-            repair = partial(run.graph.repair_cancelled, cut_off=cut_off)
+        if run.graph.close is not None:
+            begun = [task.input for task in run.tasks if task.begun and not task.done]
+            repair = partial(run.graph.close, begun=begun, cancelled=True)
         if mend(run, repair):
             run.unsaved |= changed
-            run.tasks = []
-            run.step += 1
+            run.give_up_step()
             await _finished(run, error, save(run, "loop", at_exit=True))
             return
         run.state = before

@@ -20,6 +20,7 @@ from loopwright.graph.types import Interrupt, Send
 __all__ = [
     "ACCOUNT_KEY",
     "ERROR_KEY",
+    "FINISHED_KEY",
     "GOTO_KEY",
     "INTERRUPT_KEY",
     "JOINS_KEY",
@@ -34,6 +35,7 @@ __all__ = [
     "has_stopped",
     "joined",
     "open_in",
+    "opened_in",
     "paused_form",
     "progress_in",
     "reopened_form",
@@ -48,6 +50,8 @@ INTERRUPT_KEY = "__interrupt__"
 """In a task's saved writes: the questions it waits for."""
 RESUME_KEY = "__resume__"
 """In a task's saved writes: the answers it has had, by the id of the question."""
+FINISHED_KEY = "__finished__"
+"""In a task's saved writes: results of calls that have ended, by id, where the task has more of them."""
 RUN_ID = "__run__"
 """In the place of a task's id: what the run as a whole has to keep of an unfinished step."""
 ACCOUNT_KEY = "__account__"
@@ -75,12 +79,19 @@ class Progress(Struct):
     error: str | None = None
     interrupts: tuple[Interrupt, ...] = ()
     answers: dict[str, Any] = {}
+    finished: dict[str, Any] = {}
 
 
-def failed_form(words: str, answers: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def failed_form(
+    words: str, answers: Mapping[str, Any], finished: Mapping[str, Any] | None = None
+) -> list[tuple[str, Any]]:
     """What is kept of a task that an error has ended: tried again, it has its answers still."""
-    kept: list[tuple[str, Any]] = [(ERROR_KEY, words)]
-    return [*kept, (RESUME_KEY, dict(answers))] if answers else kept
+    return [(ERROR_KEY, words), *_had(answers, finished)]
+
+
+def _had(answers: Mapping[str, Any], finished: Mapping[str, Any] | None) -> list[tuple[str, Any]]:
+    had = ((RESUME_KEY, answers), (FINISHED_KEY, finished))
+    return [(key, dict(value)) for key, value in had if value]
 
 
 def saved_form(
@@ -91,18 +102,23 @@ def saved_form(
     return [*kept, (SPENT_KEY, spent)] if spent else kept
 
 
-def paused_form(interrupts: Sequence[Interrupt], answers: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def paused_form(
+    interrupts: Sequence[Interrupt], answers: Mapping[str, Any], finished: Mapping[str, Any] | None = None
+) -> list[tuple[str, Any]]:
     """What is kept of a task that waits for answers, or has had some."""
-    kept: list[tuple[str, Any]] = [(INTERRUPT_KEY, list(interrupts))]
-    return [*kept, (RESUME_KEY, dict(answers))] if answers else kept
+    return [(INTERRUPT_KEY, list(interrupts)), *_had(answers, finished)]
 
 
 def reopened_form(
-    interrupts: Sequence[Interrupt], answers: Mapping[str, Any], answered: Sequence[Interrupt]
+    interrupts: Sequence[Interrupt],
+    answers: Mapping[str, Any],
+    answered: Sequence[Interrupt],
+    finished: Mapping[str, Any] | None = None,
 ) -> list[tuple[str, Any]]:
     """What is kept of a task that could not take the answers it was given: it asks them once more."""
     wrong = {asked.id for asked in answered}
-    return paused_form([*answered, *interrupts], {id: answer for id, answer in answers.items() if id not in wrong})
+    right = {id: answer for id, answer in answers.items() if id not in wrong}
+    return paused_form([*answered, *interrupts], right, finished)
 
 
 def progress_in(record: Record) -> dict[str, Progress]:
@@ -124,11 +140,12 @@ def _progress(name: str, writes: Sequence[tuple[str, Any]]) -> Progress:
         error=special.get(ERROR_KEY),
         interrupts=tuple(special.get(INTERRUPT_KEY, ())),
         answers=dict(special.get(RESUME_KEY, {})),
+        finished=dict(special.get(FINISHED_KEY, {})),
     )
 
 
 _UNFINISHED = frozenset({ERROR_KEY, INTERRUPT_KEY, RESUME_KEY})
-_SPECIAL = _UNFINISHED | {GOTO_KEY, ACCOUNT_KEY, SPENT_KEY}
+_SPECIAL = _UNFINISHED | {FINISHED_KEY, GOTO_KEY, ACCOUNT_KEY, SPENT_KEY}
 
 
 def open_in(record: Record) -> list[Interrupt]:
@@ -142,6 +159,12 @@ def account_in(record: Record) -> Any:
         if task_id == RUN_ID and key == ACCOUNT_KEY:
             return value
     return record.account
+
+
+def opened_in(record: Record) -> str:
+    """What a run below was begun with, in short."""
+    account = account_in(record)
+    return account[4] if account is not None and len(account) > 4 else ""
 
 
 def has_stopped(record: Record) -> bool:

@@ -123,7 +123,10 @@ async def update_state(
     graph: CompiledStateGraph, port: Port, config: ConfigLike, values: Any, as_node: str | None
 ) -> RunnableConfig:
     """Save a checkpoint in which node `as_node` has returned `values`; returns the config that reads it."""
+    from loopwright.graph.compiled import refuse_place_below
+
     saver, merged = _saver_of(graph, config)
+    refuse_place_below(merged, graph.nodes)
     run = Run(graph, port, merged, saver=saver, run_id=port.new_id())
     head, record = await open_thread(run)
     if record is None:

@@ -6,11 +6,15 @@ What a call asks for is checked before the thread is claimed: a wrong one must n
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import msgpack
 
 from loopwright.checkpoint.record import NO_ARG, Record
 from loopwright.errors import EmptyInputError, UsageError
-from loopwright.graph.answering import MISSING, answers_for, asked_again
+from loopwright.graph.answering import MISSING, answers_for, asked_again, asked_by, digits
 from loopwright.graph.events import RunStarted
 from loopwright.graph.keeping import ask, load, save, save_task
 from loopwright.graph.nodes import from_outside
@@ -22,6 +26,7 @@ from loopwright.graph.saved import (
     has_stopped,
     joined,
     open_in,
+    opened_in,
     paused_form,
     progress_in,
 )
@@ -43,7 +48,10 @@ async def begin(run: Run, given: Any) -> None:
     """Bring a run to its first step. `given` is input, None or a `Command`."""
     if run.saver is not None and run.below is None:
         await run.port.after_abandoned(run.place)
-    head, record = await open_thread(run)
+    if run.below is None:
+        head, record = await open_thread(run)
+    else:
+        head = record = await _open_below(run, run.below, given)
     if record is not None and record.unreadable:
         from loopwright.checkpoint.kinds import unknown_type
 
@@ -57,7 +65,7 @@ async def begin(run: Run, given: Any) -> None:
     answers: dict[str, Any] = {}
     writes: list[tuple[str, Any]] = []
     if resumes:
-        answers = _check_resume(run, record, command)
+        answers = _check_resume(run, record, command, is_head=record is head)
     else:
         writes = _input_writes(run, given)
     if run.below is not None:
@@ -83,6 +91,37 @@ async def begin(run: Run, given: Any) -> None:
             run.feed.skip(run.state.get(key, ()), run.path)
     if run.feed is not None:
         await tell_step(run, saved, changed=True)
+
+
+async def _open_below(run: Run, task: Task, given: Any) -> Record | None:
+    """Find the place of a run below: that of the run which the task has begun with the same input before.
+
+    Runs that a task begins at the same time may begin in another order when it runs again. One whose input is new
+    has the next place that is free.
+    """
+    found: list[Record] = []
+    first, token, run.opened = run.namespace, object(), _in_short(run.graph.name, given)
+    while (record := await load(run, None)) is not None:
+        found.append(record)
+        run.namespace = f"{first}|{len(found)}"
+    same = (at for at, record in enumerate(found) if opened_in(record) == run.opened)
+    place = next((at for at in same if task.takes(at, token)), None)
+    if place is None:
+        place = next(at for at in count() if task.takes(at, token))
+    run.namespace = f"{first}|{place}" if place else first
+    if place >= len(found):
+        return None
+    take(run, found[place])
+    return found[place]
+
+
+def _in_short(name: str, given: Any) -> str:
+    """The same text for the same agent and input, in every process."""
+    try:
+        said = msgpack.encode((name, given), enc_hook=repr)
+    except Exception:  # noqa: BLE001 - what cannot be written is told by its type
+        said = f"{name}:{type(given).__name__}".encode()
+    return digits(said, 8)
 
 
 async def open_thread(run: Run) -> tuple[Record | None, Record | None]:
@@ -138,9 +177,11 @@ async def _start(run: Run, record: Record | None, writes: list[tuple[str, Any]],
     if record is None:
         take(run, None)
     else:
+        close = run.graph.repair
         if is_head:
             settle(run, record)
-        mend(run, run.graph.repair)
+            close = _closing(run, record)
+        mend(run, close)
         mend(run, run.graph.renew)
     start = run.make_task(run.graph.start, (START,), NO_ARG)
     start.writes, start.done = writes, True
@@ -152,10 +193,19 @@ async def _start(run: Run, record: Record | None, writes: list[tuple[str, Any]],
     return await save(run, "loop")
 
 
+def _closing(run: Run, record: Record) -> Any:
+    """How a step is closed that will not be finished. Nobody knows how far its tasks had come."""
+    if run.graph.close is None:
+        return run.graph.repair
+    progress = progress_in(record)
+    begun = [pending.arg for pending in record.pending if not progress[pending.id].ended]
+    return partial(run.graph.close, begun=begun, cancelled=False)
+
+
 # ---- going on
 
 
-def _check_resume(run: Run, record: Record | None, command: Command[Any] | None) -> dict[str, Any]:
+def _check_resume(run: Run, record: Record | None, command: Command[Any] | None, *, is_head: bool) -> dict[str, Any]:
     """The answers that a call without input brings. Raises for one that there is nothing to do for."""
     if record is None:
         raise EmptyInputError(run.graph.nothing_to_resume(has_saver=run.saver is not None))
@@ -164,7 +214,27 @@ def _check_resume(run: Run, record: Record | None, command: Command[Any] | None)
         refuse_misspelled(run.graph.channels, [key for key, _ in writes], "The command's update has")
     if command is None or command.resume is None:
         return {}
-    return answers_for(open_in(record), command.resume, run.thread_id, is_paused=bool(record.pending))
+    answers = answers_for(open_in(record), command.resume, run.thread_id, is_paused=bool(record.pending))
+    if answers and command.goto:
+        raise UsageError(
+            "Command(resume=…, goto=…) answers a task and gives it up at once. Write one of them; an answer may go "
+            "with update=."
+        )
+    if answers and not is_head:
+        _check_own(record, answers)
+    return answers
+
+
+def _check_own(record: Record, answers: dict[str, Any]) -> None:
+    """Of an old checkpoint only the tasks of the graph itself go on with an answer: what runs in them begins anew."""
+    for task_id, progress in progress_in(record).items():
+        for asked in progress.interrupts:
+            if asked.id in answers and not asked_by(task_id, asked.id):
+                raise UsageError(
+                    f"The question {asked.id!r} was asked by a run inside of node {progress.name!r}. From an old "
+                    "checkpoint that begins anew, and asks again: go on with invoke(None, config), or answer at the "
+                    "thread's head."
+                )
 
 
 async def _resume(
@@ -177,7 +247,7 @@ async def _resume(
     _restore(run, record)
     if is_head:
         for task in answered:
-            await save_task(run, task, paused_form(task.interrupts, task.answers))
+            await save_task(run, task, paused_form(task.interrupts, task.answers, task.finished))
     if command is not None and (command.update is not None or command.goto):
         return await _redirect(run, command)
     if is_head:
@@ -218,7 +288,7 @@ def _takes_up(task: Task, progress: Progress, answers: dict[str, Any], *, is_hea
     if not is_head:
         task.answers = {asked_again(task.id, id): answer for id, answer in own.items()}
         return bool(own)
-    task.answers = {**progress.answers, **own}
+    task.answers, task.finished = {**progress.answers, **own}, progress.finished
     task.answered = tuple(asked for asked in progress.interrupts if asked.id in own)
     task.interrupts = tuple(asked for asked in progress.interrupts if asked.id not in own)
     known = own or any(task.answer_to(asked.id) is not MISSING for asked in task.interrupts)

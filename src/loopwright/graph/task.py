@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from loopwright.checkpoint.plain import plain_copy
 from loopwright.checkpoint.record import NO_ARG
 from loopwright.errors import Escalated, GraphInterrupt, UsageError
 from loopwright.graph.answering import MISSING, asking_call, question_id
@@ -44,8 +45,10 @@ class Task:
     """The questions that the call of this run has brought an answer to."""
     waits = False
     """Whether it has asked before this run, and nothing was answered: it has no reason to run."""
-    nested = 0
-    """How many runs have begun in it."""
+    places: Mapping[int, object] = {}
+    """The places that runs in it have taken."""
+    finished: Mapping[str, Any] = {}
+    """Results of calls that have ended, by id, where a task has several and has stopped to ask."""
     tally: Any = None
     """What it has spent, the runs in it counted in; None as long as that is nothing that has to be told apart."""
     spent: list[Any] | None = None
@@ -76,9 +79,14 @@ class Task:
 
     def begin(self) -> None:
         """Run it once more from its first line: it asks and calls in the same order again."""
-        self._asked, self.nested = None, 0
+        self._asked, self.places = None, {}
         if self.tally is not None:
             self.tally.begin_again()
+
+    def takes(self, place: int, token: object) -> bool:
+        """Whether a run that begins in it may have this place; each is given once."""
+        taken: dict[int, object] = self.__dict__.setdefault("places", {})
+        return taken.setdefault(place, token) is token
 
     def spending(self) -> Any:
         """The account that runs in this task, and model calls made here, are charged to; None where none is kept."""
@@ -90,6 +98,13 @@ class Task:
         """The answers to questions that code in this task asks. Raises `GraphInterrupt` while one is missing."""
         if self.run.saver is None:
             raise Escalated(UsageError(no_saver("interrupt()")))
+        if self.done:
+            raise Escalated(
+                UsageError(
+                    f"interrupt() was called in a conditional edge after node {self.name!r}, which has ended. "
+                    "Ask in the node, and let the edge decide by what the node has written."
+                )
+            )
         asked, call = self._asked or {}, asking_call.get()
         number = asked.get(call, 0)
         self._asked = {**asked, call: number + len(values)}
@@ -97,7 +112,10 @@ class Task:
         answers = [self.answer_to(id) for id in ids]
         waiting = [at for at, answer in enumerate(answers) if answer is MISSING]
         if waiting:
-            raise GraphInterrupt(tuple(Interrupt(values[at], ids[at], response_schema) for at in waiting))
+            # A copy: what a caller does to the question changes nothing here.
+            raise GraphInterrupt(
+                tuple(Interrupt(plain_copy(values[at], "interrupt"), ids[at], response_schema) for at in waiting)
+            )
         return answers
 
     def answer_to(self, question: str) -> Any:

@@ -23,9 +23,10 @@ from loopwright.ids import new_id
 from loopwright.messages.base import AIMessage, BaseMessage, ToolMessage
 from loopwright.messages.history import History
 
-__all__ = ["CANCELLED", "NOT_RUN", "calls_of", "find_broken_pair", "repair_history", "with_call_ids"]
+__all__ = ["CANCELLED", "CUT_OFF", "NOT_RUN", "calls_of", "find_broken_pair", "repair_history", "with_call_ids"]
 
 CANCELLED = "This call was cancelled while it ran: it may have had effects, and nothing is known of a result."
+CUT_OFF = "It is not known whether this call ran to its end: it may have had effects, and its result is lost."
 NOT_RUN = "This call was not run: nothing is known of a result."
 
 
