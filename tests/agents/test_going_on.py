@@ -214,3 +214,102 @@ def test_what_a_cancelled_run_has_left_behind_saves_nothing():
         assert (await agent.ainvoke({"messages": "and now?"}, thread())).text == "again"
 
     asyncio.run(main())
+
+
+@both_worlds
+def test_a_cancelled_turn_can_be_gone_on_with(world):
+    """The model is told what was cut off, and decides."""
+    agent = create_agent(
+        ScriptedModel(use(call("look", city="Oslo"), call("look", city="Rome")), "I see"),
+        [look],
+        checkpointer=InMemorySaver(),
+    )
+    if world == "sync":
+        for _ in agent.stream({"messages": "hi"}, thread()):
+            break
+    else:
+
+        async def leave() -> None:
+            async for _ in agent.astream({"messages": "hi"}, thread()):
+                break
+
+        asyncio.run(leave())
+    state = agent.get_state(thread())
+    assert (state.next, [m.type for m in state.values["messages"]]) == (("model",), ["human", "ai", "tool", "tool"])
+    result = invoke(agent, world, None, thread())
+    assert (result.text, result.stop_reason) == ("I see", "answer")
+
+
+@both_worlds
+def test_a_thread_that_a_limit_has_ended_says_so_again(world):
+    agent = create_agent(
+        ScriptedModel(call("look", city="Oslo"), loop=True),
+        [look],
+        checkpointer=InMemorySaver(),
+        limits=Limits(model_calls=1),
+    )
+    assert invoke(agent, world, "hi", thread()).stop_reason == "model_calls"
+    assert invoke(agent, world, None, thread()).stop_reason == "model_calls"
+
+
+# -- a turn that was given up ---------------------------------------------------------------------------------------
+
+
+@both_worlds
+def test_a_call_of_which_nobody_knows_is_not_called_not_run(world):
+    """It had begun: whoever reads "not run" may do it again."""
+
+    def breaks() -> str:
+        """Break."""
+        raise ServerError("down")
+
+    agent = create_agent(
+        ScriptedModel(call("breaks"), "fine"), [breaks], checkpointer=InMemorySaver(), handle_tool_errors=False
+    )
+    with pytest.raises(ServerError):
+        invoke(agent, world, "hi", thread())
+    result = invoke(agent, world, "and now?", thread())
+    assert "It is not known whether this call ran" in result["messages"][2].text
+
+
+# -- runs below -----------------------------------------------------------------------------------------------------
+
+
+def test_runs_below_that_begin_in_another_order_keep_their_places():
+    """What one was asked is never answered to another."""
+    order = ["a", "b"]
+
+    @tool
+    def ask(question: str) -> str:
+        """Ask."""
+        return str(interrupt(question))
+
+    inner = create_agent(
+        ScriptedModel(
+            lambda history: (
+                call("ask", question=history[0].text)
+                if len(history) == 1
+                else say(f"{history[0].text}: {history[-1].text}")
+            ),
+            loop=True,
+        ),
+        [ask],
+    )
+
+    @tool
+    async def both() -> str:
+        """Ask two agents at the same time."""
+
+        async def one(name: str) -> str:
+            return (await inner.ainvoke({"messages": name})).text
+
+        texts = await asyncio.gather(*(one(name) for name in order))
+        return ", ".join(sorted(texts))
+
+    agent = create_agent(ScriptedModel(call("both"), "done"), [both], checkpointer=InMemorySaver())
+    result = invoke(agent, "async", "hi", thread())
+    while result.interrupts:
+        asked = result.interrupts[0]
+        order.reverse()
+        result = invoke(agent, "async", Command(resume={asked.id: f"for {asked.value}"}), thread())
+    assert result["messages"][2].text == "a: for a, b: for b"

@@ -169,6 +169,8 @@ def test_a_person_answers_in_the_tools_place(world: World):
         ),
         ({"decisions": [{"type": "edit"}]}, "needs the whole call"),
         ({"decisions": [{"type": "respond"}]}, "needs the result"),
+        ({"decisions": [{"type": "edit", "edited_action": {"name": ["x"], "args": {}}}]}, "needs the whole call"),
+        ({"decisions": [{"type": "edit", "edited_action": {"name": "send", "args": {1: 2}}}]}, "needs the whole call"),
     ],
 )
 def test_a_wrong_answer_is_the_callers_to_see_and_may_be_given_again(world: World, answer: Any, words: str):
@@ -281,3 +283,31 @@ def test_the_reviewed_agent_in_a_tool_of_another(world: World):
         invoke(outer, world, Command(resume="yes"), thread())
     assert invoke(outer, world, Command(resume={"decisions": [approve()]}), thread()).text == "all done"
     assert bench.effects == ["Ada x1"]
+
+
+@both_worlds
+def test_calls_of_one_id_are_told_apart(world: World):
+    """The rejected one never runs, the approved one does."""
+    bench = Bench(call("send", {"to": "Ada"}, "same"), call("send", {"to": "Bob"}, "same"))
+    bench.start(world)
+    result = bench.decide(world, approve(), {"type": "reject", "message": "never Bob"})
+    assert bench.effects == ["Ada x1"]
+    assert is_valid(result["messages"])
+
+
+@both_worlds
+def test_what_a_caller_does_to_a_question_changes_nothing(world: World):
+    bench = Bench()
+    bench.start(world).interrupts[0].value["action_requests"][0]["args"]["to"] = "Eve"
+    bench.decide(world, approve())
+    assert bench.effects == ["Ada x1"]
+
+
+@both_worlds
+@pytest.mark.parametrize("given", [{"decisions": [{"type": "approve"}]}, {"resume": "yes"}, {}])
+def test_an_answer_without_its_command_is_refused(world: World, given: Any):
+    bench = Bench()
+    asked = bench.start(world).interrupts
+    with pytest.raises(UsageError, match=r"waits for an answer.*Command\(resume=…\)"):
+        invoke(bench.agent, world, given, thread())
+    assert bench.agent.get_state(thread()).interrupts == asked

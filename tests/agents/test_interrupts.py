@@ -394,3 +394,50 @@ def test_many_paused_threads_at_once():
         return [result["messages"][2].text for result in results]
 
     assert asyncio.run(main()) == [f"they said {n}" for n in range(20)]
+
+
+@both_worlds
+def test_calls_of_one_tool_node_that_have_ended_do_not_run_again(world: World):
+    effects: list[int] = []
+
+    @tool
+    def pay(amount: int) -> str:
+        """Pay."""
+        effects.append(amount)
+        return f"paid {amount}"
+
+    graph = StateGraph(MessagesState).add_node("tools", ToolNode([ask, pay])).add_edge(START, "tools")
+    compiled = graph.compile(checkpointer=InMemorySaver())
+    calls = [call("pay", {"amount": 5}, "p"), call("ask", {"question": "a"}, "a"), call("ask", {"question": "b"}, "b")]
+    first, second = invoke(compiled, world, {"messages": [AIMessage("", tool_calls=calls)]}, thread())["__interrupt__"]
+    invoke(compiled, world, Command(resume={first.id: 1}), thread())
+    result = invoke(compiled, world, Command(resume={second.id: 2}), thread())
+    assert [m.text for m in result["messages"][1:]] == ["paid 5", "they said 1", "they said 2"]
+    assert effects == [5]
+
+
+@both_worlds
+def test_an_old_answer_for_a_run_below_is_refused(world: World):
+    """From an old checkpoint what runs in a task begins anew, so nobody would hear the answer."""
+    inner = create_agent(ScriptedModel(use(call("ask", {"question": "?"})), "done", loop=True), [ask])
+
+    @tool
+    async def delegate() -> str:
+        """Delegate."""
+        return (await inner.ainvoke({"messages": "go"})).text
+
+    agent = create_agent(ScriptedModel(use(call("delegate")), "a", "b"), [delegate], checkpointer=InMemorySaver())
+    (asked,) = invoke(agent, world, config=thread()).interrupts
+    old = agent.get_state(thread()).config
+    invoke(agent, world, "never mind", thread())
+    with pytest.raises(UsageError, match="asked by a run inside of node 'tools'"):
+        invoke(agent, world, Command(resume={asked.id: "yes"}), old)
+
+
+@both_worlds
+def test_an_answer_with_a_goto_is_refused(world: World):
+    agent = create_agent(ScriptedModel(use(call("ask", {"question": "?"})), "a"), [ask], checkpointer=InMemorySaver())
+    invoke(agent, world, config=thread())
+    with pytest.raises(UsageError, match="answers a task and gives it up at once"):
+        invoke(agent, world, Command(resume="A", goto="model"), thread())
+    assert invoke(agent, world, Command(resume="A"), thread()).text == "a"

@@ -408,3 +408,27 @@ def test_inner_questions_are_answered_one_by_one(world: World):
     assert world.invoke(graph, Command(resume={second.id: "B"}), thread())["__interrupt__"] == [first]
     assert world.invoke(graph, Command(resume="A"), thread()) == {"log": ["A", "B", "done"]}
     assert (done.runs, a.runs, b.runs) == (1, 2, 2)
+
+
+@both_worlds
+def test_a_question_in_a_conditional_edge_is_refused(world: World):
+    builder = StateGraph(Log).add_node("a", Counted({"log": ["a"]})).add_edge(START, "a")
+    graph = builder.add_conditional_edges("a", lambda state: interrupt("where?"), ["a"]).compile(
+        checkpointer=InMemorySaver()
+    )
+    with pytest.raises(UsageError, match=r"conditional edge after node 'a'.*Ask in the node"):
+        world.invoke(graph, {"log": []}, thread())
+
+
+@both_worlds
+def test_the_place_of_a_run_below_can_only_be_looked_at(world: World):
+    inner = chain(("ask", asks("?"))).compile()
+    graph = chain(("inner", inner)).compile(checkpointer=InMemorySaver())
+    world.invoke(graph, {"log": []}, thread())
+    place = world.state(graph, thread(), subgraphs=True).tasks[0].state.config
+    assert values(world.state(graph, place).interrupts) == ["?"]
+    with pytest.raises(UsageError, match="the place of a run below"):
+        world.update(graph, place, {"log": ["x"]})
+    with pytest.raises(UsageError, match="the place of a run below"):
+        world.invoke(graph, {"log": []}, place)
+    assert world.invoke(graph, Command(resume="!"), thread()) == {"log": ["!"]}

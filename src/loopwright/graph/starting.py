@@ -64,6 +64,8 @@ async def begin(run: Run, given: Any) -> None:
     resumes = given is None or command is not None
     answers: dict[str, Any] = {}
     writes: list[tuple[str, Any]] = []
+    if not resumes and record is head and record is not None and open_in(record):
+        _check_answer(run, given)
     if resumes:
         answers = _check_resume(run, record, command, is_head=record is head)
     else:
@@ -161,6 +163,15 @@ def settle(run: Run, record: Record) -> None:
 
 
 # ---- new input
+
+
+def _check_answer(run: Run, given: Any) -> None:
+    """Raise for an input of a paused thread that says nothing: an answer without its `Command`."""
+    if is_dict(given) and not any(key in run.graph.input_keys for key in given):
+        raise UsageError(
+            f"Thread {run.thread_id!r} waits for an answer, and the input {given!r:.80} holds nothing of the state. "
+            "Answer with invoke(Command(resume=…), config); an input with messages begins a new turn instead."
+        )
 
 
 def _input_writes(run: Run, given: Any) -> list[tuple[str, Any]]:

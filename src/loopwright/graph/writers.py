@@ -8,7 +8,7 @@ if somebody else had changed it. So a root closes this when it ends, and waits f
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ class Writers:
         self._open = True
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self) -> Generator[None]:
         """One write below. Raises `RunCancelled` once the root has ended."""
         with self._changed:
             if not self._open:

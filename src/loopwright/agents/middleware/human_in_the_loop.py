@@ -25,7 +25,9 @@ from loopwright.agents.middleware.types import (
 )
 from loopwright.errors import InvalidAnswerError, UsageError
 from loopwright.graph.answering import ask_together
+from loopwright.ids import new_id
 from loopwright.messages import AIMessage, ToolMessage
+from loopwright.messages.plain import is_dict
 from loopwright.scope import current_scope
 from loopwright.tools.call import why_unfit
 
@@ -149,6 +151,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[Any, Any, Any]):
         reply = next((message for message in reversed(state["messages"]) if isinstance(message, AIMessage)), None)
         if reply is None:
             return None
+        reply = _told_apart(reply)
         gated = [at for at, call in enumerate(reply.tool_calls) if self._needs_review(call, state, runtime)]
         if not gated:
             return None
@@ -233,7 +236,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[Any, Any, Any]):
                 edited[str(call["id"])] = {"name": action["name"], "args": dict(action["args"])}
             elif decision["type"] != "approve":
                 results.append(_result(call, decision))
-        if edited:
+        if edited or calls != reply.tool_calls:
             reply = structs.replace(reply, **_with_calls(reply, calls))
         return {"messages": [reply, *results], _EDITED: edited}
 
@@ -273,7 +276,10 @@ def _decisions_in(answer: Any, count: int) -> list[Decision]:
 
 def _check_edit(action: Any, call: ToolCall) -> None:
     """An edited call must be one that can run."""
-    if not isinstance(action, Mapping) or not isinstance(cast("Mapping[str, Any]", action).get("args"), dict):
+    given = dict(cast("Mapping[str, Any]", action)) if isinstance(action, Mapping) else {}
+    args: Any = given.get("args")
+    is_call = isinstance(given.get("name"), str) and is_dict(args)
+    if not is_call or not all(isinstance(key, str) for key in args):
         raise InvalidAnswerError(
             f"An edit of tool {call['name']!r} needs the whole call: "
             '{"type": "edit", "edited_action": {"name": "…", "args": {…}}}.'
@@ -303,6 +309,16 @@ def _result(call: ToolCall, decision: Decision) -> ToolMessage:
     why = f": {message}" if message else ". Do not call it again in the same way unless you are asked to."
     words = f"The user rejected the call of {call['name']!r}{why}"
     return ToolMessage(words, tool_call_id=call["id"] or "", name=call["name"], status="error")
+
+
+def _told_apart(reply: AIMessage) -> AIMessage:
+    """The reply with an id for each of its calls: a decision about one must not reach another."""
+    known: set[Any] = set()
+    calls: list[ToolCall] = []
+    for call in reply.tool_calls:
+        calls.append({**call, "id": new_id()} if call["id"] in known else call)
+        known.add(call["id"])
+    return reply if len(known) == len(calls) else structs.replace(reply, tool_calls=calls)
 
 
 def _with_calls(reply: AIMessage, calls: list[ToolCall]) -> dict[str, Any]:
