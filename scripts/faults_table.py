@@ -7,6 +7,8 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 TABLE = TESTS / "faults" / "README.md"
+SUITE = TESTS.parent / "src" / "loopwright" / "checkpoint" / "conformance"
+"""Tests that are part of the product."""
 NAMED = re.compile(r"^(?:    )?(?:async )?def test_(B\d+)_", re.MULTILINE)
 ROW = re.compile(r"^\| (B\d+) \| (.*) \| .* \|$", re.MULTILINE)
 
@@ -14,13 +16,16 @@ ROW = re.compile(r"^\| (B\d+) \| (.*) \| .* \|$", re.MULTILINE)
 def where_tested() -> dict[str, list[str]]:
     """Number -> files with a test of it, in order."""
     found: dict[str, list[str]] = {}
-    for path in sorted(TESTS.rglob("*.py")):
+    for path in sorted([*TESTS.rglob("*.py"), *SUITE.rglob("*.py")]):
+        where = path.relative_to(SUITE.parent if path.is_relative_to(SUITE) else TESTS).as_posix()
         for number in sorted(set(NAMED.findall(path.read_text(encoding="utf-8")))):
-            found.setdefault(number, []).append(path.relative_to(TESTS).as_posix())
-    return found
+            found.setdefault(number, []).append(where)
+    return {number: sorted(files) for number, files in found.items()}
 
 
 def linked(file: str) -> str:
+    if file.startswith(f"{SUITE.name}/"):
+        return f"[{file}](../../src/loopwright/checkpoint/{file})"
     here = file.removeprefix("faults/")
     return f"[{file}]({here if here != file else '../' + file})"
 

@@ -17,6 +17,7 @@ from loopwright.agents import Limits, create_agent
 from loopwright.agents.middleware import after_model, before_model
 from loopwright.checkpoint.memory import InMemorySaver
 from loopwright.checkpoint.sqlite import SqliteSaver
+from loopwright.drive import aio
 from loopwright.errors import EmptyInputError, RunCancelled, ServerError, ThreadConflictError
 from loopwright.messages import AIMessage, HumanMessage
 from loopwright.testing import ScriptedModel, call, say
@@ -570,8 +571,9 @@ def test_a_saver_that_fails_on_the_way_out_does_not_hide_what_ended_the_run():
     assert caught.value.__notes__ == ["The state could not be saved: OSError('the disk is full')"]
 
 
-async def test_a_result_on_its_way_to_the_saver_is_kept_when_its_run_is_cancelled():
-    """The tool has ended, and nobody can say that it was not run."""
+async def test_a_result_on_its_way_to_the_saver_is_kept_when_its_run_is_cancelled(monkeypatch):
+    """The tool has ended, and nobody can say that it was not run, though the saver hangs."""
+    monkeypatch.setattr(aio, "_GRACE_S", 0.01)
     on_its_way = asyncio.Event()
 
     class Slow(InMemorySaver):

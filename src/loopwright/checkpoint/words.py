@@ -31,7 +31,8 @@ def taken_over(thread_id: str, runner: str) -> ThreadConflictError:
     """The claim counts no more."""
     return ThreadConflictError(
         f"Thread {thread_id!r} was taken over by another run{_named(runner)}, or deleted, while this one was "
-        "under way. What this one has done since is not saved; the thread is as the other one left it."
+        "under way. What this one has done since is not saved; the thread is as the other one left it. "
+        "Call it again to go on from there, one run at a time."
     )
 
 

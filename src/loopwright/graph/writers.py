@@ -29,12 +29,12 @@ class Writers:
     __slots__ = ("_busy", "_changed", "_open")
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(threading.Lock())
         self._busy = 0
         self._open = True
 
     @contextmanager
-    def writing(self) -> Generator[None]:
+    def writing(self) -> Generator[None, None, None]:
         """One write below. Raises `RunCancelled` once the root has ended."""
         with self._changed:
             if not self._open:
@@ -52,14 +52,14 @@ class Writers:
         with self._changed:
             self._open = False
             busy = self._busy
-        if busy:
-            await port.finish(_calmed, self, port)
+        if busy and port.asynchronous:
+            await port.finish(self._calm, port)
+        elif busy:
+            await self._calm(port)
 
-    def wait(self) -> None:
-        """Until nobody writes."""
+    async def _calm(self, port: Port) -> None:
+        await port.call(self._wait, is_async=False)
+
+    def _wait(self) -> None:
         with self._changed:
             self._changed.wait_for(lambda: not self._busy, _GRACE_S)
-
-
-async def _calmed(writers: Writers, port: Port) -> None:
-    await port.call(writers.wait, is_async=False)
