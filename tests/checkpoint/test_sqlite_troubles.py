@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 import subprocess
@@ -154,10 +153,10 @@ def test_a_file_that_is_taken_away_while_it_is_in_use(path, other):
     saver.save(record("c1"))
     saver.load("t")
     aside = path.with_name("aside.sqlite")
-    os.rename(path, aside)
+    path.rename(aside)
     if other is not None:
         SqliteSaver(path.with_name(other)).close()
-        os.rename(path.with_name(other), path)
+        path.with_name(other).rename(path)
 
     words = r"SqliteSaver\('.*threads.sqlite'\): the file was deleted, moved or replaced .* Put it back and call again"
     with pytest.raises(SaverError, match=words):
@@ -166,7 +165,7 @@ def test_a_file_that_is_taken_away_while_it_is_in_use(path, other):
         saver.load("t")
     assert path.exists() == (other is not None), "nothing was made in its place"
 
-    os.rename(aside, path)
+    aside.rename(path)
     saver.save(record("c3"))
     assert ids(saver.walk("t")) == ["c3", "c1"]
     saver.close()

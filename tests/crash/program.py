@@ -230,13 +230,17 @@ def _say(messages: list[Any]) -> AIMessage:
     )
 
 
+def speaker() -> Speaker:
+    return Speaker(_say, loop=True)  # pyright: ignore[reportCallIssue]
+
+
 def inner() -> Any:
-    return create_agent(Speaker(_say, loop=True), [note, anote, confirm], name="inner")
+    return create_agent(speaker(), [note, anote, confirm], name="inner")
 
 
 def outer(saver: BaseCheckpointSaver) -> Any:
     return create_agent(
-        Speaker(_say, loop=True),
+        speaker(),
         [note, anote, confirm, expert, aexpert],
         response_format=ToolStrategy(Verdict),
         checkpointer=saver,
@@ -313,7 +317,7 @@ def _see(mode: str, chunk: Any, seen: dict[str, Any]) -> None:
         seen["texts"].append(chunk[0].text)
     elif mode == "updates":
         seen["nodes"] += chunk
-    elif isinstance(chunk, RunFinished) and chunk.path == ():
+    elif isinstance(chunk, RunFinished) and chunk.path == () and chunk.usage:
         seen["usage"] = chunk.usage["total_tokens"]
 
 

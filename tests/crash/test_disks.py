@@ -41,7 +41,7 @@ class Trouble:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.ran: list[tuple[str, str]] = []
-        self.begin: Callable[[], None] = lambda: None
+        self.begin: Callable[[], object] = lambda: None
 
         @tool
         def small(runtime: ToolRuntime) -> str:

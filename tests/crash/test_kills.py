@@ -51,7 +51,7 @@ def killed_and_resumed(zygote: Zygote, life: Life, every: int) -> Any:
 
 
 @pytest.mark.timeout(900)
-def test_with_sync_nothing_finished_is_done_twice_and_nothing_is_lost(zygote: Zygote, way: Life, kills: int):
+def test_B44_with_sync_nothing_finished_is_done_twice_and_nothing_is_lost(zygote: Zygote, way: Life, kills: int):
     for ledger, told, whole in killed_and_resumed(zygote, way, kills):
         where = f"killed at {ledger.deaths}"
         assert (told["state"], told["problems"]) == (whole["state"], []), where
