@@ -7,12 +7,13 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 ROOMS := agents graph messages tools checkpoint
 
-.PHONY: help demo test simulate check fix docs bench clean
+.PHONY: help demo test simulate crash check fix docs bench clean
 
 help:
 	@echo 'make demo      a real agent on a small local model'
 	@echo 'make test      all tests, with branch coverage (ARGS="-k name" for some, without the bound)'
 	@echo 'make simulate  1,000 agents in simulated worlds of accidents (SIMULATIONS=10000 for more)'
+	@echo 'make crash     kill processes at every effect of a run (KILLS=5: at every fifth)'
 	@echo 'make check     ruff, pyright, mypy, the house rules'
 	@echo 'make fix       let ruff mend and format'
 	@echo 'make docs      run every example, follow every link'
@@ -54,6 +55,9 @@ endif
 
 simulate: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/testing/test_simulation.py --simulations=$(or $(SIMULATIONS),1000)
+
+crash: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/crash --kills=$(or $(KILLS),1)
 
 # All of them run, so that one look shows all there is to mend.
 check: $(VENV)/.dev

@@ -1,4 +1,4 @@
-"""Servers for the tests that ask for them, and how many simulated runs are played, and which."""
+"""Servers for the tests that ask for them, which simulated runs are played, and how often processes are killed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import pytest
 
 from tests import services
 
-__all__ = ["postgres_server", "postgres_url", "pytest_addoption", "simulation_seeds"]
+__all__ = ["kills", "postgres_server", "postgres_url", "pytest_addoption", "simulation_seeds"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("loopwright's own tests")
     group.addoption("--simulations", type=int, help="play so many simulated runs (LOOPWRIGHT_SIMULATIONS, else 1000)")
+    group.addoption("--kills", type=int, help="kill a process at every Nth effect (LOOPWRIGHT_KILLS, else 40)")
     group.addoption("--simulation-seed", type=int, help="play the simulated run of this seed alone")
 
 
@@ -25,6 +26,12 @@ def simulation_seeds(pytestconfig: pytest.Config) -> range:
     if seed is not None:
         return range(seed, seed + 1)
     return range(pytestconfig.getoption("--simulations") or int(os.environ.get("LOOPWRIGHT_SIMULATIONS", "1000")))
+
+
+@pytest.fixture(scope="session")
+def kills(pytestconfig: pytest.Config) -> int:
+    """At every how many effects a process is killed."""
+    return pytestconfig.getoption("--kills") or int(os.environ.get("LOOPWRIGHT_KILLS", "40"))
 
 
 @pytest.fixture(scope="session")

@@ -93,7 +93,7 @@ def test_the_same_as_in_memory(path, ask):
         assert life(saver) == life(InMemorySaver())
 
 
-def test_an_answer_comes_in_another_process(path, ask):
+def test_B32_an_answer_comes_in_another_process(path, ask):
     """A pause, with two tools: what has finished is not run again."""
     ran = []
 

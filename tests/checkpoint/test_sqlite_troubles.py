@@ -125,6 +125,13 @@ except SaverError as error:
     print(error)
 os.chmod(folder, 0o700)
 SqliteSaver(folder + "/other.sqlite").close()
+os.mkdir(folder + "/inner")
+os.chmod(folder, 0)
+try:
+    SqliteSaver(folder + "/inner/other.sqlite")
+except SaverError as error:
+    print(error)
+os.chmod(folder, 0o700)
 """
 
 
@@ -132,10 +139,11 @@ def test_a_file_that_is_read_only_and_a_folder_too():
     with tempfile.TemporaryDirectory() as folder:
         out = run(NO_RIGHTS, f"{folder}/threads.sqlite").splitlines()
 
-    assert len(out) == 3
+    assert len(out) == 4
     assert "it is read-only. Let this process write to the file" in out[0]
     assert out[1] == "['c3', 'c1']"
     assert "it cannot be opened. Let this process write to the file" in out[2]
+    assert "it cannot be opened. Let this process write to the file" in out[3], "in a folder it may not enter"
 
 
 @pytest.mark.parametrize("other", [None, "new.sqlite"], ids=["deleted", "replaced"])

@@ -49,12 +49,19 @@ def told(name: str, path: str, error: Exception) -> LoopwrightError:
         folder = Path(path).parent
         remedy = (
             f"it cannot be opened: there is no folder {str(folder)!r}. Make it, and call again"
-            if not folder.is_dir()
+            if _is_missing(folder)
             else f"it cannot be opened. {_RIGHTS}"
         )
     if remedy is None:
         remedy = "SQLite cannot do what was asked of it"
     return SaverError(f"{name}: {remedy}. Nothing of this call was saved. ({error})")
+
+
+def _is_missing(folder: Path) -> bool:
+    try:
+        return not folder.is_dir()
+    except OSError:  # it may be there, in one that this process must not look into
+        return False
 
 
 def _kind(error: Exception) -> int | None:
