@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ConfigDict, Field
 
 from loopwright.agents import create_agent
-from loopwright.agents.middleware import HumanInTheLoopMiddleware
+from loopwright.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
+from loopwright.agents.structured_output import ToolStrategy
 from loopwright.checkpoint.memory import InMemorySaver
 from loopwright.errors import InvalidAnswerError, UsageError
 from loopwright.messages import AIMessage
 from loopwright.testing import ScriptedModel, call, use
-from loopwright.tools import tool
+from loopwright.tools import ToolRuntime, tool
 from loopwright.types import Command
 from tests.agents.worlds import World, both_worlds, invoke, is_valid, shown, stream, thread
 
@@ -50,6 +52,12 @@ class Bench:
 
 def approve() -> Any:
     return {"type": "approve"}
+
+
+@tool
+def nothing() -> str:
+    """Do nothing."""
+    return "nothing"
 
 
 def edit(name: str = "send", **args: Any) -> Any:
@@ -184,6 +192,78 @@ def test_a_wrong_answer_is_the_callers_to_see_and_may_be_given_again(world: Worl
 
 
 @both_worlds
+def test_an_edit_with_a_name_that_the_tool_does_not_take_is_refused(world: World):
+    """The tool has a default, which is not what anybody decided."""
+    removed: list[str] = []
+
+    @tool
+    def rm(runtime: ToolRuntime, path: str = "/") -> str:
+        """Remove."""
+        removed.append(path)
+        return f"removed {path}"
+
+    agent = create_agent(
+        ScriptedModel(use(call("rm", {"path": "/tmp/a", "more": 1})), "done"),
+        [rm],
+        middleware=[HumanInTheLoopMiddleware(["rm"])],
+        checkpointer=InMemorySaver(),
+    )
+    invoke(agent, world, config=thread())
+    with pytest.raises(InvalidAnswerError, match=r"does not fit(.|\n)*not known here: Path \(it takes: path\)"):
+        invoke(agent, world, Command(resume={"decisions": [edit("rm", Path="/tmp/b")]}), thread())
+    assert removed == []
+    fine = edit("rm", path="/tmp/b", runtime="what the program fills is dropped, as it is of a model")
+    invoke(agent, world, Command(resume={"decisions": [fine]}), thread())
+    assert removed == ["/tmp/b"]
+
+
+class Loose(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    path: str = Field("/", alias="where")
+
+
+LOOSE = {"type": "object", "properties": {"where": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "args", "fits"),
+    [
+        (Loose, {"where": "a", "more": 1}, True),
+        (LOOSE, {"where": "a"}, True),
+        (LOOSE, {"where": "a", "more": 1}, False),
+        ({**LOOSE, "additionalProperties": False}, {"more": 1}, False),
+        ({**LOOSE, "additionalProperties": True}, {"more": 1}, True),
+        ({**LOOSE, "patternProperties": {"^m": {}}}, {"more": 1}, True),
+        ({"type": "object"}, {"more": 1}, True),
+    ],
+)
+def test_an_edit_may_have_more_names_where_the_schema_says_so(schema: Any, args: Any, fits: bool):
+    given: list[Any] = []
+
+    @tool(args_schema=schema)
+    def open_ended(**named: Any) -> str:
+        """Take anything."""
+        given.append(named)
+        return "ok"
+
+    agent = create_agent(
+        ScriptedModel(use(call("open_ended")), "done"),
+        [open_ended],
+        middleware=[HumanInTheLoopMiddleware({"open_ended": True})],
+        checkpointer=InMemorySaver(),
+    )
+    agent.invoke({"messages": "go"}, thread())
+    answer = Command(resume={"decisions": [edit("open_ended", **args)]})
+    if fits:
+        agent.invoke(answer, thread())
+        assert [set(named) - {"path"} for named in given] == [set(args) - {"where"} if schema is Loose else set(args)]
+    else:
+        with pytest.raises(InvalidAnswerError, match=r"not known here: more \(it takes: where\)"):
+            agent.invoke(answer, thread())
+
+
+@both_worlds
 def test_what_may_be_decided_can_be_narrowed_and_described(world: World):
     schema = {"type": "object"}
     config = {
@@ -246,7 +326,7 @@ def test_reviews_are_shown_in_streams(world: World):
 
 def test_without_a_checkpointer_the_model_is_not_asked():
     model = ScriptedModel("never")
-    agent = create_agent(model, middleware=[HumanInTheLoopMiddleware({"send": True})])
+    agent = create_agent(model, [nothing], middleware=[HumanInTheLoopMiddleware({"nothing": True})])
     with pytest.raises(UsageError, match="HumanInTheLoopMiddleware needs a checkpointer"):
         agent.invoke({"messages": "hi"})
     assert model.requests == []
@@ -256,6 +336,68 @@ def test_without_a_checkpointer_the_model_is_not_asked():
 def test_a_wrong_configuration_is_refused(wrong: Any):
     with pytest.raises(UsageError, match=r"interrupt_on\['send'\]"):
         HumanInTheLoopMiddleware({"send": wrong})
+
+
+@pytest.mark.parametrize("names", [["send"], ("send",)])
+def test_a_list_of_names_means_all_decisions(names: Any):
+    assert HumanInTheLoopMiddleware(names).interrupt_on == HumanInTheLoopMiddleware({"send": True}).interrupt_on
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("send", r"is a str: .* Write interrupt_on=\{'send': True\}, or \['send'\]"),
+        (["send", 3], r"is a list: .* Write interrupt_on=\{\"my_tool\": True\}, or \[\"my_tool\"\]"),
+        (None, "is a NoneType"),
+    ],
+)
+def test_what_is_no_map_and_no_list_of_names_is_refused(wrong: Any, words: str):
+    with pytest.raises(UsageError, match=words):
+        HumanInTheLoopMiddleware(wrong)
+
+
+class Brings(AgentMiddleware[Any, Any, Any]):
+    """Has a tool of its own."""
+
+    tools = (nothing,)
+
+
+class Runs(AgentMiddleware[Any, Any, Any]):
+    """May run tools that nobody has heard of before."""
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        return handler(request)
+
+
+ENDING = {"type": "function", "function": {"name": "ending", "parameters": {"type": "object", "properties": {}}}}
+
+
+def reviewed(*names: str, middleware: Any = (), **options: Any) -> Any:
+    """An agent with these names under review, and what its middlewares and the provider bring."""
+    review = HumanInTheLoopMiddleware(dict.fromkeys(names, True))
+    return create_agent(ScriptedModel(), [ENDING], middleware=[review, *middleware], **options)
+
+
+def test_a_review_of_a_tool_that_is_not_there_is_refused_when_the_agent_is_made():
+    with pytest.raises(UsageError, match=r"names 'endnig', which .*; its tools are 'ending'\. Did you mean 'ending'\?"):
+        reviewed("endnig")
+    with pytest.raises(UsageError, match=r"names 'other', .*; its tools are 'nothing', 'ending'\.$"):
+        reviewed("ending", "other", middleware=[Brings()])
+    with pytest.raises(UsageError, match=r"names 'other', .*; it has no tools"):
+        create_agent(ScriptedModel(), middleware=[HumanInTheLoopMiddleware(["other"])])
+    create_agent(ScriptedModel(), middleware=[HumanInTheLoopMiddleware({"other": False})])
+
+
+def test_tools_that_middlewares_and_providers_bring_may_be_reviewed():
+    reviewed("ending", "nothing", middleware=[Brings()])
+    reviewed("Loose", response_format=ToolStrategy(Loose))
+
+
+def test_where_a_hook_may_bring_tools_only_a_slip_is_refused():
+    reviewed("other", middleware=[Runs()])
+    reviewed("ending", "endings", middleware=[Runs()])
+    with pytest.raises(UsageError, match="Did you mean 'ending'"):
+        reviewed("endings", middleware=[Runs()])
 
 
 def test_a_wrong_mode_is_refused():

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from loopwright.agents import Limits, create_agent
-from loopwright.testing import ScriptedModel
+from loopwright.agents.middleware import HumanInTheLoopMiddleware
+from loopwright.checkpoint.memory import InMemorySaver
+from loopwright.errors import EmptyInputError, UsageError
+from loopwright.testing import ScriptedModel, call
+from loopwright.types import Command
+from tests.agents.worlds import World, both_worlds, invoke, thread
 
 
 def look(place: str) -> str:
@@ -44,3 +49,42 @@ def test_a_mode_by_position_is_no_config() -> None:
         agent.stream({"messages": "hi"}, "messages")
     with pytest.raises(ValueError, match="thread_id"):
         agent.invoke({"messages": "hi"}, "1")
+
+
+def test_a_review_of_a_tool_that_is_not_there() -> None:
+    with pytest.raises(UsageError, match=r"interrupt_on names 'lok', .*; its tools are 'look'\. Did you mean 'look'\?"):
+        create_agent(ScriptedModel(), [look], middleware=[HumanInTheLoopMiddleware({"lok": True})])
+
+
+def test_one_name_where_reviews_are_meant() -> None:
+    with pytest.raises(UsageError, match=r"Write interrupt_on=\{'look': True\}, or \['look'\]"):
+        HumanInTheLoopMiddleware("look")
+
+
+@both_worlds
+def test_an_answer_on_a_fresh_thread(world: World) -> None:
+    agent = create_agent(ScriptedModel(), checkpointer=InMemorySaver())
+    with pytest.raises(EmptyInputError) as raised:
+        invoke(agent, world, Command(resume="yes"), thread())
+    assert "Command(resume=…) answers a question, and nothing was ever asked on this thread" in str(raised.value)
+    assert '"content": "…"}]}, config)' in str(raised.value)
+
+
+@both_worlds
+def test_an_answer_without_a_checkpointer(world: World) -> None:
+    with pytest.raises(EmptyInputError, match=r"only a checkpointer can keep, and this agent has none\. Make it with"):
+        invoke(create_agent(ScriptedModel()), world, Command(resume="yes"))
+
+
+@both_worlds
+def test_an_answer_given_twice(world: World) -> None:
+    agent = create_agent(
+        ScriptedModel(call("look", place="here"), "done"),
+        [look],
+        middleware=[HumanInTheLoopMiddleware(["look"])],
+        checkpointer=InMemorySaver(),
+    )
+    invoke(agent, world, "hi", thread())
+    invoke(agent, world, Command(resume={"type": "approve"}), thread())
+    with pytest.raises(UsageError, match=r"thread '1' is not paused\. Give a new input\.$"):
+        invoke(agent, world, Command(resume={"type": "approve"}), thread())

@@ -142,6 +142,16 @@ def test_an_answer_that_is_refused_leaves_the_question_open(world: World):
 
 
 @both_worlds
+def test_a_question_may_stand_for_its_id(world: World):
+    graph = side_by_side(a=asks({"a": "dict"}), b=asks("b?")).compile(checkpointer=InMemorySaver())
+    first, second = world.invoke(graph, {"log": []}, thread())["__interrupt__"]
+    world.invoke(graph, Command(resume={second: 2}), thread())
+    with pytest.raises(UsageError, match=f"answers '{second.id}', which thread '1' does not wait for"):
+        world.invoke(graph, Command(resume={second: 2}), thread())
+    assert world.invoke(graph, Command(resume={first: 1}), thread()) == {"log": [1, 2]}
+
+
+@both_worlds
 def test_an_answer_to_nobody_is_refused_and_the_thread_is_as_it_was(world: World):
     graph = side_by_side(a=asks("a?"), b=asks("b?")).compile(checkpointer=InMemorySaver())
     first, second = world.invoke(graph, {"log": []}, thread())["__interrupt__"]

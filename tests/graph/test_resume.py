@@ -166,8 +166,16 @@ def test_nothing_to_go_on_with(world: World, given):
 def test_an_answer_that_nobody_asked_for(world: World):
     graph = chain("a").compile(checkpointer=InMemorySaver())
     world.invoke(graph, {"log": []}, thread())
-    with pytest.raises(UsageError, match=r"Command\(resume=…\) answers a question, and thread '1' is not paused"):
+    with pytest.raises(UsageError, match=r"answers a question, and thread '1' is not paused\. Give a new input\."):
         world.invoke(graph, Command(resume="yes"), thread())
+
+
+@both_worlds
+def test_an_answer_where_nothing_was_ever_run(world: World):
+    with pytest.raises(EmptyInputError, match=r"Command\(resume=…\) answers .*, and this graph has no checkpointer"):
+        world.invoke(chain("a").compile(), Command(resume="yes"))
+    with pytest.raises(EmptyInputError, match=r"Command\(resume=…\) answers .*, and this thread has no checkpoint yet"):
+        world.invoke(chain("a").compile(checkpointer=InMemorySaver()), Command(resume="yes"), thread())
 
 
 @both_worlds

@@ -145,12 +145,17 @@ class Agent(CompiledStateGraph, Generic[R]):
             raise EmptyInputError(f'"messages" is empty, and the model needs at least one. Write {_RIGHT_CALL}.')
         return known
 
-    def nothing_to_resume(self, *, has_saver: bool) -> str:
-        if has_saver:
+    def nothing_to_resume(self, *, has_saver: bool, answers: bool) -> str:
+        begin = f"Begin with {_RIGHT_CALL[:-1]}, config)."
+        if answers and has_saver:
+            return f"Command(resume=…) answers a question, and nothing was ever asked on this thread. {begin}"
+        if answers:
             return (
-                "invoke(None, config) goes on with a saved thread, and this thread has nothing saved yet. "
-                f"Begin with {_RIGHT_CALL[:-1]}, config)."
+                "Command(resume=…) answers the question of a paused run, which only a checkpointer can keep, and this "
+                "agent has none. Make it with one: create_agent(..., checkpointer=InMemorySaver())."
             )
+        if has_saver:
+            return f"invoke(None, config) goes on with a saved thread, and this thread has nothing saved yet. {begin}"
         return f"invoke(None) goes on with a saved thread, and this agent has no checkpointer. Write {_RIGHT_CALL}."
 
 

@@ -30,12 +30,18 @@ class Send(Struct, frozen=True):
 
 
 class Interrupt(Struct, frozen=True):
-    """A question that a paused run asks its caller. Answer with `Command(resume={id: answer})`."""
+    """A question that a paused run asks its caller. Answer with `Command(resume={id: answer})`.
+
+    It may stand for its id there, so it has a hash whatever its value is.
+    """
 
     value: Any
     id: str = ""
     response_schema: Any = None
     """A JSON schema of the answer that is expected, if the question has one."""
+
+    def __hash__(self) -> int:
+        return hash(self.id)
 
 
 class Overwrite(Struct, frozen=True):

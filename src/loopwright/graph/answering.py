@@ -97,6 +97,7 @@ def answers_for(
 ) -> dict[str, Any]:
     """From what `Command(resume=…)` brings to answers by id. Raises `UsageError` for one that fits no question."""
     known = [question.id for question in questions]
+    resume = _with_ids(resume)
     if _is_map(resume, known):
         answers = cast("Mapping[str, Any]", resume)
         strange = [id for id in answers if id not in known]
@@ -114,11 +115,22 @@ def answers_for(
             "which one it is. Write Command(resume={id: answer, …}); "
             f"the ids are {', '.join(map(repr, known))}, the questions are in agent.get_state(config).interrupts."
         )
-    stands = "waits for no answer" if is_paused else "is not paused"
-    raise UsageError(
-        f"Command(resume=…) answers a question, and thread {thread_id!r} {stands}. "
-        "Go on with invoke(None, config), or give a new input."
+    stands, way = (
+        ("waits for no answer", "Go on with invoke(None, config), or give a new input")
+        if is_paused
+        else ("is not paused", "Give a new input")
     )
+    raise UsageError(f"Command(resume=…) answers a question, and thread {thread_id!r} {stands}. {way}.")
+
+
+def _with_ids(resume: Any) -> Any:
+    """A `resume` in which questions that are keys stand as their ids."""
+    if not isinstance(resume, dict):
+        return resume
+    answers = cast("dict[Any, Any]", resume)
+    if not any(isinstance(key, Interrupt) for key in answers):
+        return answers
+    return {key.id if isinstance(key, Interrupt) else key: answer for key, answer in answers.items()}
 
 
 def _is_map(resume: Any, known: Sequence[str]) -> bool:

@@ -408,8 +408,11 @@ class CompiledStateGraph:
         """The state of a fresh thread: keys with a reducer begin with its empty value."""
         return {k: c.default() for k, c in self.channels.items() if c.default is not None and not c.ephemeral}
 
-    def nothing_to_resume(self, *, has_saver: bool) -> str:
-        """The words for `invoke(None)` without anything saved."""
+    def nothing_to_resume(self, *, has_saver: bool, answers: bool) -> str:
+        """The words for `invoke(None)`, or with `answers` for `Command(resume=…)`, without anything saved."""
+        if answers:
+            why = "this thread has no checkpoint yet" if has_saver else "this graph has no checkpointer to keep one"
+            return f"Command(resume=…) answers the question of a paused run, and {why}. Give it an input."
         if has_saver:
             return "Without input a run goes on where its thread stopped, and this thread has no checkpoint yet."
         return "Without input a run goes on where its thread stopped; this graph has no checkpointer. Give it an input."

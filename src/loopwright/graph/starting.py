@@ -219,7 +219,8 @@ def _closing(run: Run, record: Record) -> Any:
 def _check_resume(run: Run, record: Record | None, command: Command[Any] | None, *, is_head: bool) -> dict[str, Any]:
     """The answers that a call without input brings. Raises for one that there is nothing to do for."""
     if record is None:
-        raise EmptyInputError(run.graph.nothing_to_resume(has_saver=run.saver is not None))
+        answers = command is not None and command.resume is not None
+        raise EmptyInputError(run.graph.nothing_to_resume(has_saver=run.saver is not None, answers=answers))
     if command is not None and command.update is not None:
         _, writes, _ = writes_of(command, START)
         refuse_misspelled(run.graph.channels, [key for key, _ in writes], "The command's update has")

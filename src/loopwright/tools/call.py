@@ -25,7 +25,14 @@ from loopwright.ids import new_id
 from loopwright.messages import ToolMessage
 from loopwright.scope import RunnableConfig, check_config, merge_configs
 from loopwright.tools.content import cut
-from loopwright.tools.failures import HandleErrors, misfit, object_from, words_by_caller, words_by_tool
+from loopwright.tools.failures import (
+    HandleErrors,
+    misfit,
+    object_from,
+    words_by_caller,
+    words_by_tool,
+    words_for_strangers,
+)
 from loopwright.tools.results import is_effect, pair_of, shape, tool_message
 from loopwright.tools.runtime import Injection, ToolRuntime, ambient_runtime
 
@@ -126,12 +133,16 @@ def _checked(tool: BaseTool, plan: Plan, args: Any, values: Mapping[str, Any] | 
 
 
 def why_unfit(tool: BaseTool, args: Any) -> str | None:
-    """Why arguments do not fit a tool, in the words a model would get; None if they do."""
+    """Why arguments do not fit a tool, in the words a model would get; None if they do.
+
+    Stricter than a call: a model may send more than a tool takes, but a name that a person has mistyped must not end in
+    a run with the default.
+    """
     try:
         _checked(tool, tool.plan, args)
     except ToolInvocationError as error:
         return str(error)
-    return None
+    return words_for_strangers(args, tool)
 
 
 async def _awaited(value: Awaitable[Any]) -> Any:

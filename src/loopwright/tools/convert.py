@@ -11,7 +11,7 @@ from loopwright.schema import json_schema, schema_description, schema_name
 from loopwright.tools.base import BaseTool
 from loopwright.tools.decorator import tool as make_tool
 
-__all__ = ["check_tools", "convert_to_openai_function", "convert_to_openai_tool"]
+__all__ = ["check_tools", "convert_to_openai_function", "convert_to_openai_tool", "provided_name"]
 
 
 def convert_to_openai_tool(tool: Any, *, strict: bool | None = None) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def check_tools(
     for item in tools or ():
         if not isinstance(item, BaseTool) and isinstance(item, Mapping):
             provider_tool = dict(cast("Mapping[str, Any]", item))
-            name = _name_in(provider_tool)
+            name = provided_name(provider_tool)
             handed_on.append(provider_tool)
         else:
             one = item if isinstance(item, BaseTool) else _made(item)
@@ -113,7 +113,8 @@ def _made(item: Any) -> BaseTool:
     return make_tool(item)
 
 
-def _name_in(provider_tool: Mapping[str, Any]) -> str | None:
+def provided_name(provider_tool: Mapping[str, Any]) -> str | None:
+    """The name of a provider's own tool; None for one that has none, a search on the server say."""
     function = provider_tool.get("function")
     name = (
         cast("Mapping[str, Any]", function).get("name") if isinstance(function, Mapping) else provider_tool.get("name")

@@ -11,7 +11,7 @@ Who decides, in this order: the tool (`handle_validation_error`, `handle_tool_er
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from inspect import isroutine
 from typing import TYPE_CHECKING, Any, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
 
@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     from loopwright.messages.base import MessageContent
     from loopwright.tools.base import BaseTool
 
-__all__ = ["HandleErrors", "describe", "misfit", "object_from", "words_by_caller", "words_by_tool"]
+__all__ = [
+    "HandleErrors",
+    "describe",
+    "misfit",
+    "object_from",
+    "words_by_caller",
+    "words_by_tool",
+    "words_for_strangers",
+]
 
 HandleErrors: TypeAlias = bool | str | type[Exception] | tuple[type[Exception], ...] | Callable[..., Any]
 """True: every exception; a string: every exception, in these words; classes: those; a function: those that its
@@ -138,12 +146,29 @@ def misfit(error: Exception, args: Mapping[str, Any], tool: BaseTool) -> ToolInv
         lines = [_line(detail) for detail in details if not _is_hidden(detail, arguments.injected)]
     else:
         lines = str(error).splitlines() or [type(error).__name__]
+    strange = _strangers(args, tool)
+    return ToolInvocationError(_misfit_words(tool, [*lines, *strange]), source=error)
+
+
+def words_for_strangers(args: Mapping[str, Any], tool: BaseTool) -> str | None:
+    """The same words for arguments that would fit, but for names that the tool does not take; None without such."""
+    aliases = tool.json_schema["properties"]
+    strange = _strangers([name for name in args if name not in aliases], tool)
+    return _misfit_words(tool, strange) if strange else None
+
+
+def _misfit_words(tool: BaseTool, lines: Sequence[str]) -> str:
+    return "\n".join([f"The arguments of tool {tool.name!r} do not fit:", *lines])
+
+
+def _strangers(args: Iterable[str], tool: BaseTool) -> list[str]:
+    """A line for the names that the tool does not take, if there are any."""
+    arguments = tool.arguments
     unknown = [name for name in args if name not in arguments.names and name not in arguments.injected]
-    if unknown:
-        known = ", ".join(arguments.names) or "none"
-        lines.append(f"- not known here: {', '.join(map(str, unknown))} (it takes: {known})")
-    text = "\n".join([f"The arguments of tool {tool.name!r} do not fit:", *lines])
-    return ToolInvocationError(text, source=error)
+    if not unknown or arguments.open_ended:
+        return []
+    known = ", ".join(arguments.names) or "none"
+    return [f"- not known here: {', '.join(map(str, unknown))} (it takes: {known})"]
 
 
 def _is_hidden(detail: Mapping[str, Any], injected: Collection[str]) -> bool:

@@ -41,6 +41,8 @@ class Arguments(ABC):
     """What the model may send, in order."""
     injected: dict[str, tuple[Injection, Any]]
     """What the program fills: how, and the default (`...` without one)."""
+    open_ended: bool = False
+    """Whether the tool takes names beside `names`."""
     merges: bool = False
     """Whether injected values are checked together with the model's, as a user's own model asks for."""
 
@@ -248,6 +250,7 @@ class _FromModel(Arguments):
         self.injected = {**_injected(signature.parameters), **marked}
         self._hidden = [field for field in model.model_fields if field in self.injected]
         self.merges = bool(self._hidden)
+        self.open_ended = signature.open_ended and model.model_config.get("extra") == "allow"
         self.names = tuple(
             info.alias or field for field, info in model.model_fields.items() if field not in self.injected
         )
@@ -258,12 +261,12 @@ class _FromModel(Arguments):
 
     def check(self) -> Callable[[Any], dict[str, Any]]:
         validate = self._model.__pydantic_validator__.validate_python
-        fields, open_ended = tuple(self._model.model_fields), self._signature.open_ended
+        fields, open_ended = tuple(self._model.model_fields), self.open_ended
 
         def check(args: Any) -> dict[str, Any]:
             instance = validate(args)
             values = {field: getattr(instance, field) for field in fields}
-            if open_ended and instance.__pydantic_extra__:
+            if open_ended:
                 values.update(instance.__pydantic_extra__)
             return values
 
@@ -325,6 +328,8 @@ class _FromJson(Arguments):
         for hidden in self.injected:
             self._schema["properties"].pop(hidden, None)
         self.names = tuple(self._schema["properties"])
+        more = "patternProperties" in self._schema or self._schema.get("additionalProperties", not self.names)
+        self.open_ended = signature.open_ended and more is not False
         _must_fit(where, signature, self.names, self.injected)
 
     def json(self) -> _Json:

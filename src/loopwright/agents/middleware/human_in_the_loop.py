@@ -50,6 +50,9 @@ __all__ = [
 DecisionType = Literal["approve", "edit", "reject", "respond"]
 _ALL: Final[tuple[DecisionType, ...]] = ("approve", "edit", "reject", "respond")
 _EDITED: Final = "hitl_edited_tool_calls"
+_ALIKE, _NEAR = 0.6, 0.82
+"""Likeness from which on a name is one that may have been meant, and from which on it is taken for a slip even where
+a hook may bring tools of any name."""
 _EDIT_NOTICE: Final = "A person changed this call before it ran. This is the result of the call as changed."
 
 
@@ -116,7 +119,8 @@ class _State(AgentState):
 class HumanInTheLoopMiddleware(AgentMiddleware[Any, Any, Any]):
     """Pauses the run before tools that a person wants to see first. Needs a checkpointer.
 
-    `interrupt_on` maps tool names to True (all decisions), False (no review) or an `InterruptOnConfig`. The run pauses
+    `interrupt_on` maps tool names to True (all decisions), False (no review) or an `InterruptOnConfig`; a list of names
+    is True for each. A name that none of the agent's tools has is an error of `create_agent`. The run pauses
     with an interrupt whose value is a `HITLRequest`; go on with `Command(resume={"decisions": [...]})`, one decision
     for each action of the request:
 
@@ -134,7 +138,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def __init__(
         self,
-        interrupt_on: Mapping[str, bool | InterruptOnConfig],
+        interrupt_on: Mapping[str, bool | InterruptOnConfig] | Sequence[str],
         *,
         description_prefix: str = "Tool execution requires approval",
         edit_notice: str | None = _EDIT_NOTICE,
@@ -142,9 +146,24 @@ class HumanInTheLoopMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> None:
         if interrupt_mode not in ("batched", "per_call"):
             raise UsageError(f'interrupt_mode={interrupt_mode!r}: write "batched" or "per_call".')
-        reviews = {name: _review_of(name, given) for name, given in interrupt_on.items()}
+        reviews = {name: _review_of(name, given) for name, given in _by_name(interrupt_on).items()}
         self.interrupt_on = {name: review for name, review in reviews.items() if review is not None}
         self.description_prefix, self.edit_notice, self.interrupt_mode = description_prefix, edit_notice, interrupt_mode
+
+    def check_tools(self, names: Sequence[str], *, complete: bool) -> None:
+        """A review of a tool that is not there is a slip, and the tool that was meant would run without one."""
+        for name in self.interrupt_on:
+            if name not in names:
+                self._refuse_slip(name, names, complete)
+
+    def _refuse_slip(self, name: str, names: Sequence[str], complete: bool) -> None:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, names, 1, _ALIKE if complete else _NEAR)
+        if complete or (near and near[0] not in self.interrupt_on):
+            there = f"its tools are {_listed(names)}" if names else "it has no tools"
+            meant = f" Did you mean {near[0]!r}?" if near else ""
+            raise UsageError(f"interrupt_on names {name!r}, which is no tool of this agent; {there}.{meant}")
 
     def after_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Ask about the calls of the reply, and write what was decided into it."""
@@ -239,6 +258,20 @@ class HumanInTheLoopMiddleware(AgentMiddleware[Any, Any, Any]):
         if edited or calls != reply.tool_calls:
             reply = structs.replace(reply, **_with_calls(reply, calls))
         return {"messages": [reply, *results], _EDITED: edited}
+
+
+def _by_name(given: Any) -> Mapping[str, bool | InterruptOnConfig]:
+    """`interrupt_on` as a map, from a map or a list of names."""
+    if isinstance(given, Mapping):
+        return cast("Mapping[str, bool | InterruptOnConfig]", given)
+    if isinstance(given, (list, tuple)) and all(isinstance(name, str) for name in cast("Sequence[Any]", given)):
+        return dict.fromkeys(cast("Sequence[str]", given), True)
+    shown, kind = f"{given!r:.80}", type(cast(Any, given)).__name__
+    example = f"{{{given!r}: True}}, or [{given!r}]" if isinstance(given, str) else '{"my_tool": True}, or ["my_tool"]'
+    raise UsageError(
+        f"interrupt_on={shown} is a {kind}: it takes tool names with what may be decided, "
+        f"or a list of names. Write interrupt_on={example}."
+    )
 
 
 def _review_of(name: str, given: bool | InterruptOnConfig) -> InterruptOnConfig | None:

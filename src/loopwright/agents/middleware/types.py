@@ -310,6 +310,14 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     def name(self, name: str) -> None:
         self.__dict__["_given_name"] = name
 
+    def check_tools(self, names: Sequence[str], *, complete: bool) -> None:
+        """Look at the tools of an agent that is being made; raise `UsageError` for what cannot work with them.
+
+        `names` are those that the model may call: the agent's own tools, what middlewares bring as `tools`, providers'
+        tools, answer tools. `complete`: there will be no others; the `wrap_tool_call` of another middleware could run
+        some that nobody knows yet.
+        """
+
     def before_agent(self, state: StateT, runtime: Runtime[ContextT]) -> HookResult | Awaitable[HookResult]:
         """Once per call of the agent, before the loop."""
 
