@@ -39,7 +39,18 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 )
 """From the ground up. A room may import itself and the rooms on lower floors, not its neighbours."""
 
-DOORS = ("chat_models", "config", "constants", "outputs", "prebuilt", "runnables", "runtime", "store", "types")
+DOORS = (
+    "channels",
+    "chat_models",
+    "config",
+    "constants",
+    "outputs",
+    "prebuilt",
+    "runnables",
+    "runtime",
+    "store",
+    "types",
+)
 """Modules that hand names on to where users look for them. They import whatever they like and hold no logic."""
 
 FILE_LINES = 600

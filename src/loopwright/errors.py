@@ -38,7 +38,7 @@ Control flow is not an error. `GraphBubbleUp` and what derives from it (`GraphIn
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 __all__ = [
     "AuthenticationError",
@@ -77,6 +77,8 @@ __all__ = [
     "UnknownTypeError",
     "UnstorableError",
     "UsageError",
+    "making",
+    "no_such_name",
 ]
 
 
@@ -318,3 +320,54 @@ class ParentCommand(GraphBubbleUp):
     def command(self) -> Any:
         """What the graph around is to do."""
         return self.args[0]
+
+
+# --- words that several rooms say ---------------------------------------------
+
+
+def making(kind: type) -> str:
+    """How an instance of a class is made: `SqliteSaver(path)`. Only what must be given is named."""
+    from inspect import Parameter, signature
+
+    try:
+        parameters = list(signature(kind).parameters.values())
+    except (TypeError, ValueError):  # a class that does not tell
+        return f"{kind.__name__}()"
+    needed = [
+        f"{each.name}=…" if each.kind is Parameter.KEYWORD_ONLY else each.name
+        for each in parameters
+        if each.default is Parameter.empty and each.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    ]
+    return f"{kind.__name__}({', '.join(needed)})"
+
+
+_HOMES: Final = {
+    "agents": ("AgentState", "Limits", "create_agent"),
+    "agents.middleware": ("AgentMiddleware", "HumanInTheLoopMiddleware", "before_model", "dynamic_prompt"),
+    "agents.structured_output": ("ProviderStrategy", "ToolStrategy"),
+    "chat_models": ("BaseChatModel", "ChatOpenAI", "init_chat_model"),
+    "checkpoint.memory": ("InMemorySaver", "MemorySaver"),
+    "checkpoint.postgres": ("AsyncPostgresSaver", "PostgresSaver"),
+    "checkpoint.sqlite": ("AsyncSqliteSaver", "SqliteSaver"),
+    "config": ("get_config", "get_store", "get_stream_writer"),
+    "graph": ("END", "START", "MessagesState", "StateGraph", "add_messages"),
+    "messages": ("AIMessage", "AnyMessage", "HumanMessage", "RemoveMessage", "SystemMessage", "ToolMessage"),
+    "prebuilt": ("ToolNode", "tools_condition"),
+    "runnables": ("RunnableConfig",),
+    "runtime": ("Runtime", "get_runtime"),
+    "testing": ("ScriptedModel",),
+    "tools": ("BaseTool", "InjectedState", "InjectedToolCallId", "StructuredTool", "ToolRuntime", "tool"),
+    "types": ("Command", "Interrupt", "RetryPolicy", "Send", "interrupt"),
+}
+"""Where names are that people look for elsewhere."""
+
+
+def no_such_name(module: str, name: str) -> Exception:
+    """What a module's `__getattr__` raises; it names the right import if the name is one of another module.
+
+    That is an `ImportError`, because `from ... import ...` puts words of its own in the place of an AttributeError's.
+    """
+    for home, names in _HOMES.items():
+        if name in names and f"loopwright.{home}" != module:
+            return ImportError(f"{module} has no {name!r}. Write: from loopwright.{home} import {name}", name=name)
+    return AttributeError(f"module {module!r} has no attribute {name!r}", name=name)

@@ -155,7 +155,7 @@ def test_thread_id(world, config, words):
     [
         (InMemorySaver, "make one: checkpointer=InMemorySaver()."),
         (True, "Write checkpointer=InMemorySaver()."),
-        ("sqlite:///x.db", "from loopwright.checkpoint.memory import InMemorySaver"),
+        ("x.db", "checkpointer=SqliteSaver(path). Write: from loopwright.checkpoint.sqlite import SqliteSaver"),
         (object(), "is no checkpoint saver (a object)"),
     ],
     ids=["class", "True", "text", "object"],

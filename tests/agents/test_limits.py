@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import threading
 from typing import Any
 
@@ -458,3 +459,22 @@ def test_the_run_above_has_the_sum_of_the_runs_inside(first, second):
     assert outer.model_calls == sum(each.model_calls for each in inner)
     assert outer.tool_calls == sum(each.tool_calls for each in inner)
     assert outer.usage["total_tokens"] == sum(each.usage["total_tokens"] for each in inner)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"max_calls": 2}, "Limits has no 'max_calls'. Did you mean model_calls or tool_calls?"),
+        ({"max_tokens": 2}, "Limits has no 'max_tokens'. Did you mean tokens?"),
+        ({"toolcalls": 2}, "Limits has no 'toolcalls'. Did you mean tool_calls?"),
+        ({"thread_limit": 2}, "Limits has no 'thread_limit'. Its figures are model_calls, tool_calls, tokens"),
+    ],
+)
+def test_a_figure_that_there_is_not(given, words):
+    with pytest.raises(UsageError, match=re.escape(words)):
+        Limits(**given)
+
+
+def test_figures_have_names():
+    with pytest.raises(UsageError, match=r"Limits\(5\): give figures by name"):
+        Limits(5)  # type: ignore[misc]

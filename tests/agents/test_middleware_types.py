@@ -13,6 +13,7 @@ from loopwright.agents.middleware import (
     AgentMiddleware,
     AgentState,
     ExtendedModelResponse,
+    HumanInTheLoopMiddleware,
     ModelRequest,
     ModelResponse,
     OmitFromInput,
@@ -341,6 +342,7 @@ def plain_function(state: Any, runtime: Any) -> None:
     [
         (Tracer(), r"middleware= takes a list"),
         (Tracer, r"middleware= takes a list"),
+        ([HumanInTheLoopMiddleware], r"give an instance: middleware=\[HumanInTheLoopMiddleware\(interrupt_on\)\]"),
         ([Tracer], r"middleware=\[Tracer\] gives the class; give an instance: middleware=\[Tracer\(\)\]"),
         ([plain_function], "@before_model or @wrap_model_call above `def plain_function`"),
         (["summarise"], "'summarise' is no middleware"),

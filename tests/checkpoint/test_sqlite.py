@@ -104,6 +104,16 @@ async def test_from_conn_string_is_a_context_manager_for_both_worlds(path):
         assert (await saver.aload("t")).values == {"n": 1}  # pyright: ignore[reportOptionalMemberAccess]
 
 
+async def test_setup_may_be_called_awaited_and_called_again(path):
+    async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:
+        saver.setup()
+        await saver.setup()
+        await saver.asetup()
+        await saver.asave(record("c1"))
+
+        assert ids(saver.walk("t")) == ["c1"]
+
+
 def test_an_open_connection_stands_for_its_file(path):
     connection = sqlite3.connect(path, check_same_thread=False)
     with SqliteSaver(connection) as saver:

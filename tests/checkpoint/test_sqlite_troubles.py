@@ -7,13 +7,14 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 import pytest
 
 from loopwright.checkpoint.conformance.records import ids, loaded, record, said
 from loopwright.checkpoint.sql import SCHEMA_VERSION, SQLITE, Sql, prepare
 from loopwright.checkpoint.sqlite import SqliteSaver
-from loopwright.errors import SaverError, UnstorableError
+from loopwright.errors import SaverError, UnstorableError, UsageError
 from loopwright.messages import HumanMessage
 from loopwright.messages.history import add_messages
 
@@ -48,8 +49,29 @@ def test_a_folder_that_is_not_there(tmp_path):
 
 
 def test_a_path_that_is_a_folder(tmp_path):
-    with pytest.raises(SaverError, match="it cannot be opened"):
+    with pytest.raises(UsageError, match=r"that is a folder. Name a file in it: .*/threads.db"):
         SqliteSaver(tmp_path)
+
+
+@pytest.mark.parametrize("given", [None, 5, "", b"threads.db"])
+def test_what_is_no_path(given):
+    with pytest.raises(UsageError, match=r'SqliteSaver takes the path of a file, "threads.db", or ":memory:"; got'):
+        SqliteSaver(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ("sqlite:///threads.db", r'Write SqliteSaver\("threads.db"\)'),
+        ("file:threads.db?mode=ro", r'Write SqliteSaver\("threads.db"\)'),
+        ("postgresql://ann:secret@host/db", "import PostgresSaver"),
+        (Path("postgresql://ann:secret@host/db"), "import PostgresSaver"),
+    ],
+)
+def test_a_url_is_refused_and_not_shown(given, hint):
+    with pytest.raises(UsageError, match=hint) as caught:
+        SqliteSaver(given)
+    assert "secret" not in str(caught.value)
 
 
 def test_tables_of_a_later_version(path):

@@ -26,6 +26,12 @@ def test_a_schema_is_a_class():
         StateGraph({"log": list})  # type: ignore
 
 
+@pytest.mark.parametrize("schema", [dict, list, object])
+def test_a_schema_names_keys(schema):
+    with pytest.raises(UsageError, match=rf"StateGraph\({schema.__name__}\) names no keys.*class State\(TypedDict"):
+        StateGraph(schema)
+
+
 def test_two_nodes_of_one_name():
     with pytest.raises(UsageError, match="'a' is there already"):
         StateGraph(Log).add_node("a", word("a")).add_node("a", word("b"))

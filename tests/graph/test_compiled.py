@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypedDict
 
 import pytest
 from pydantic import BaseModel
 
 from loopwright.checkpoint.memory import InMemorySaver
+from loopwright.checkpoint.sqlite import SqliteSaver
 from loopwright.errors import UsageError
 from loopwright.graph import END, START, StateGraph
 from loopwright.graph.types import Command, GraphOutput
@@ -91,6 +93,13 @@ class Unentered:
     ("wrong", "words"),
     [
         (InMemorySaver, "checkpointer=InMemorySaver is the class; make one: checkpointer=InMemorySaver\\(\\)"),
+        (SqliteSaver, "make one: checkpointer=SqliteSaver\\(path\\)"),
+        ("threads.db", "not the path of one: checkpointer=SqliteSaver\\(path\\). Write: from loopwright.checkpoint.sq"),
+        (Path("threads.db"), "not the path of one: checkpointer=SqliteSaver\\(path\\)"),
+        (
+            "postgresql://host",
+            "checkpointer=PostgresSaver\\(url\\). Write: from loopwright.checkpoint.postgres",
+        ),
         (Unentered(), "context manager that was not entered. Write: with SqliteSaver"),
         (True, "checkpointer=True is no checkpoint saver \\(a bool\\). Write checkpointer=InMemorySaver\\(\\)"),
         ({}, "checkpointer=\\{\\} is no checkpoint saver \\(a dict\\). Savers are in loopwright.checkpoint"),

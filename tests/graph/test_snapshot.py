@@ -358,7 +358,7 @@ def test_an_update_asks_the_questions_after_its_node(world: World):
 @both_worlds
 def test_an_update_that_is_none(world: World):
     graph = saved("a")
-    with pytest.raises(InvalidUpdateError, match="Return a dict"):
+    with pytest.raises(InvalidUpdateError, match="values must be a dict"):
         world.update(graph, thread(), "text")
 
 
@@ -387,3 +387,24 @@ def test_an_update_of_a_fresh_thread_is_its_first_step(world: World):
     graph = saved("a", "b")
     world.update(graph, thread(), {"log": ["seed"]}, as_node="a")
     assert steps(world.history(graph, thread())) == [("update", 0, ["seed"], ("b",))]
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda graph: graph.get_state({}), r'Write get_state\(\{"configurable"'),
+        (lambda graph: list(graph.get_state_history({})), r'Write get_state_history\(\{"configurable"'),
+        (lambda graph: graph.update_state({}, {}), r'Write update_state\(\{"configurable".*\}, \.\.\.\)'),
+    ],
+)
+def test_without_a_thread_the_call_that_was_made_is_shown(ask, words):
+    graph = saved("a")
+    with pytest.raises(UsageError, match=words):
+        ask(graph)
+
+
+@pytest.mark.parametrize("values", [["x"], "x", 5])
+def test_no_node_is_blamed_for_values_that_cannot_be(values):
+    graph = saved("a")
+    with pytest.raises(InvalidUpdateError, match=r"^update_state\(config, values\): .*got (str|int)"):
+        graph.update_state({"configurable": {"thread_id": "1"}}, values)

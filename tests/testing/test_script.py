@@ -181,3 +181,13 @@ def test_a_script_given_as_one_list_is_explained() -> None:
 def test_a_usage_may_be_the_whole_dictionary() -> None:
     usage: Any = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3, "input_token_details": {"cache_read": 1}}
     assert ScriptedModel(say("a", usage=usage)).invoke("hi").usage_metadata == usage
+
+
+def test_arguments_of_a_call_may_have_any_name_but_id() -> None:
+    assert call("greet", name="Ann", args=[1])["args"] == {"name": "Ann", "args": [1]}
+    assert call("greet", {"id": "5"}, id="c1") == {
+        "name": "greet",
+        "args": {"id": "5"},
+        "id": "c1",
+        "type": "tool_call",
+    }

@@ -7,3 +7,9 @@ from loopwright.agents.middleware.types import AgentState
 from loopwright.agents.result import AgentResult
 
 __all__ = ["Agent", "AgentResult", "AgentState", "Limits", "create_agent"]
+
+
+def __getattr__(name: str) -> object:
+    from loopwright.errors import no_such_name
+
+    raise no_such_name(__name__, name)

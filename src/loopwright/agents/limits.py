@@ -20,7 +20,7 @@ from _thread import RLock
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
-from msgspec import Struct, structs
+from msgspec import Struct, StructMeta, structs
 
 from loopwright.agents.repeating import FEW, Seen, SeenTurn, digest, found
 from loopwright.errors import LimitReachedError, UsageError
@@ -34,7 +34,30 @@ __all__ = ["Budget", "LimitName", "Limits", "Reached", "Remaining", "Tally", "en
 LimitName: TypeAlias = Literal["model_calls", "tool_calls", "tokens", "cost", "seconds", "repeats", "failures"]
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class _Named(StructMeta):
+    """Makes `Limits`. A figure that there is not is told by its name, and by the one that was meant."""
+
+    if not TYPE_CHECKING:  # checkers see the figures themselves
+
+        def __call__(cls, *args: Any, **figures: Any) -> Any:  # noqa: N805 - of a class of classes
+            for name in figures:
+                if name not in cls.__struct_fields__:
+                    raise _no_such_figure(name, cls.__struct_fields__)
+            if args:
+                raise UsageError(f"Limits({args[0]!r}): give figures by name: Limits(model_calls=20).")
+            return super().__call__(**figures)
+
+
+def _no_such_figure(name: str, known: Sequence[str]) -> UsageError:
+    from difflib import get_close_matches
+
+    core = name.removeprefix("max_").removesuffix("_limit")
+    near = [each for each in known if core in each or each in core] or get_close_matches(core, known, 1)
+    hint = f"Did you mean {' or '.join(near)}? " if near else ""
+    return UsageError(f"Limits has no {name!r}. {hint}Its figures are {', '.join(known)}.")
+
+
+class Limits(Struct, frozen=True, kw_only=True, metaclass=_Named):
     """What one call of an agent may spend, the runs inside its tools counted in. None: no limit.
 
     Raises `UsageError` for figures that cannot be meant.

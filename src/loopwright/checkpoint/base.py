@@ -14,6 +14,8 @@ every saver keeps:
   A class of the user's is stored when `registry` has it.
 - **Loading runs no code.** What names a class that `registry` has not stands as `Unreadable` where it was, and is
   listed in `Record.unreadable`.
+- **Asked by name.** A thread id is a str. What a caller may have mistaken for one is refused in words, by
+  `check_thread_id`: a config that was given to `delete_thread` must not delete nothing in silence.
 - **Newest first.** `walk` goes by the order of saving, over all branches, and holds no lock while its reader thinks.
 
 A saver writes the plain methods. Those beginning with `a` call them: at once if the saver is `instant`, else on a
@@ -32,6 +34,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, ParamSpec, Required, Self
 
 from loopwright.checkpoint.record import NO_ARG, Pending, Record, Write
 from loopwright.checkpoint.registry import Registry
+from loopwright.checkpoint.words import check_thread_id
 from loopwright.errors import UsageError
 from loopwright.scope import RunnableConfig
 
@@ -47,6 +50,7 @@ __all__ = [
     "Strategy",
     "Write",
     "as_tuple",
+    "check_thread_id",
     "config_of",
     "require_thread_id",
 ]
@@ -218,7 +222,7 @@ class BaseCheckpointSaver(ABC):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The same, with where it is and what was written."""
-        record = self.load(*_place(config, self))
+        record = self.load(*_place(config, self, "get_tuple({})"))
         return as_tuple(record) if record else None
 
     def list(
@@ -254,7 +258,7 @@ class BaseCheckpointSaver(ABC):
         task_path: str = "",
     ) -> None:
         """Store what a task has written; `config` must name the checkpoint. `task_path` is not kept."""
-        self.save_writes(*_place(config, self, needs_id=True), task_id, writes)
+        self.save_writes(*_place(config, self, "put_writes({}, ...)", needs_id=True), task_id, writes)
 
     def get_next_version(self, current: Any, channel: None = None) -> Any:
         """The version after `current`, counted from 1."""
@@ -330,7 +334,7 @@ class BaseCheckpointSaver(ABC):
         return found.checkpoint if found else None
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        record = await self.aload(*_place(config, self))
+        record = await self.aload(*_place(config, self, "get_tuple({})"))
         return as_tuple(record) if record else None
 
     async def alist(
@@ -363,7 +367,7 @@ class BaseCheckpointSaver(ABC):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        await self.asave_writes(*_place(config, self, needs_id=True), task_id, writes)
+        await self.asave_writes(*_place(config, self, "put_writes({}, ...)", needs_id=True), task_id, writes)
 
     # --- `with` ---------------------------------------------------------------
 
@@ -395,8 +399,8 @@ def _has_loop() -> bool:
 # --- configs and shapes -------------------------------------------------------
 
 
-def require_thread_id(config: Mapping[str, Any] | None, saver: Any = None) -> str:
-    """The thread that `config` names. Raises `UsageError` if it names none, in words that show the right call."""
+def require_thread_id(config: Mapping[str, Any] | None, saver: Any = None, call: str = "invoke(..., {})") -> str:
+    """The thread that `config` names. Raises `UsageError` if it names none, in words that show the right `call`."""
     configurable: Any = (config or {}).get("configurable")
     thread_id = configurable.get("thread_id") if isinstance(configurable, Mapping) else None  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
     if isinstance(thread_id, str) and thread_id:
@@ -410,7 +414,8 @@ def require_thread_id(config: Mapping[str, Any] | None, saver: Any = None) -> st
         problem = (
             f"The config's thread_id is of type {type(thread_id).__name__} ({thread_id!r}); it must be a str: str(...)."  # pyright: ignore[reportUnknownArgumentType]
         )
-    raise UsageError(f'{problem} Write invoke(..., {{"configurable": {{"thread_id": "1"}}}}).')
+    right = call.format('{"configurable": {"thread_id": "1"}}')
+    raise UsageError(f"{problem} Write {right}.")
 
 
 def config_of(record: Record, checkpoint_id: str | None = None) -> RunnableConfig:
@@ -455,7 +460,7 @@ def _record_from(
     new_versions: Mapping[str, Any] | None,
     saver: BaseCheckpointSaver,
 ) -> Record:
-    thread_id, ns, parent_id = _place(config, saver)
+    thread_id, ns, parent_id = _place(config, saver, "put({}, ...)")
     described: dict[str, Any] = dict(metadata)
     return Record(
         id=checkpoint["id"],
@@ -484,18 +489,21 @@ def _id_in(config: RunnableConfig | None) -> str | None:
     return _configurable(config).get("checkpoint_id")
 
 
-def _place(config: RunnableConfig, saver: BaseCheckpointSaver, *, needs_id: bool = False) -> tuple[str, str, Any]:
+def _place(
+    config: RunnableConfig, saver: BaseCheckpointSaver, call: str, *, needs_id: bool = False
+) -> tuple[str, str, Any]:
     """Thread, namespace and checkpoint id of a config."""
     checkpoint_id = _id_in(config)
     if needs_id and not checkpoint_id:
         raise UsageError(
             "put_writes needs a config that names the checkpoint the task belongs to: the one that put() returned."
         )
-    return require_thread_id(config, saver), _configurable(config).get("checkpoint_ns") or "", checkpoint_id
+    thread_id = require_thread_id(config, saver, call)
+    return thread_id, _configurable(config).get("checkpoint_ns") or "", checkpoint_id
 
 
 def _range(config: RunnableConfig | None, saver: BaseCheckpointSaver) -> tuple[str | None, str | None]:
     """Thread and namespace that `list` goes over."""
     if config is None:
         return None, None
-    return require_thread_id(config, saver), _configurable(config).get("checkpoint_ns")
+    return require_thread_id(config, saver, "list({})"), _configurable(config).get("checkpoint_ns")

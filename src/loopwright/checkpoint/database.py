@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
@@ -11,8 +11,9 @@ from loopwright.checkpoint.codec import Codec
 from loopwright.checkpoint.keeping import Keeping
 from loopwright.checkpoint.rows import PAGE, Place, Rows
 from loopwright.checkpoint.sql import Deed, Dialect
+from loopwright.checkpoint.words import check_thread_id
 
-__all__ = ["DatabaseSaver", "Driver"]
+__all__ = ["DatabaseSaver", "Done", "Driver"]
 
 T = TypeVar("T")
 
@@ -31,6 +32,14 @@ class Driver(Protocol):
         ...
 
     async def awrite(self, deed: Deed[T]) -> T: ...
+
+
+class Done:
+    """What a plain method returns that users of LangGraph's async savers await: it is done, and awaiting it is free."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        return
+        yield
 
 
 class DatabaseSaver(BaseCheckpointSaver):
@@ -62,7 +71,7 @@ class DatabaseSaver(BaseCheckpointSaver):
         filter: Mapping[str, Any] | None = None,
         limit: int | None = None,
     ) -> Iterator[Record]:
-        place = Place(thread_id, ns)
+        place = _place(thread_id, ns)
         below = None if before is None else self._driver.read(self._rows.before(place, before))
         left = PAGE if limit is None else limit
         while left > 0:
@@ -84,7 +93,7 @@ class DatabaseSaver(BaseCheckpointSaver):
         filter: Mapping[str, Any] | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[Record]:
-        place = Place(thread_id, ns)
+        place = _place(thread_id, ns)
         below = None if before is None else await self._driver.aread(self._rows.before(place, before))
         left = PAGE if limit is None else limit
         while left > 0:
@@ -174,3 +183,9 @@ class DatabaseSaver(BaseCheckpointSaver):
     ) -> int:
         deeds = self._keeping.prune(thread_ids, strategy, keep, older_than)
         return sum([await self._driver.awrite(deed) for deed in deeds])
+
+
+def _place(thread_id: str | None, ns: str | None) -> Place:
+    if thread_id is not None:
+        check_thread_id(thread_id, "walk")
+    return Place(thread_id, ns)

@@ -13,7 +13,7 @@ from loopwright.checkpoint.layout import NUMBER_BITS, TASK_BITS, Ranges, body_fr
 from loopwright.checkpoint.reading import marks
 from loopwright.checkpoint.rows import Rows, Thread, has_checkpoints
 from loopwright.checkpoint.sql import COMMIT, Deed, Row, Sql, Work
-from loopwright.checkpoint.words import check_prune, is_older, no_source, target_exists
+from loopwright.checkpoint.words import check_prune, check_thread_id, is_older, no_source, target_exists
 
 __all__ = ["Keeping"]
 
@@ -45,6 +45,7 @@ class Keeping:
     # --- deleting ---------------------------------------------------------------
 
     def delete(self, thread_id: str) -> Deed[None]:
+        check_thread_id(thread_id, "delete_thread")
         return partial(self._delete, thread_id)
 
     def _delete(self, thread_id: str) -> Work[None]:
@@ -56,6 +57,8 @@ class Keeping:
     # --- copying ----------------------------------------------------------------
 
     def copy(self, source_thread_id: str, target_thread_id: str) -> Deed[None]:
+        for thread_id in (source_thread_id, target_thread_id):
+            check_thread_id(thread_id, "copy_thread")
         return partial(self._copy, source_thread_id, target_thread_id)
 
     def _copy(self, source_thread_id: str, target_thread_id: str) -> Work[None]:
@@ -117,8 +120,8 @@ class Keeping:
         self, thread_ids: Sequence[str], strategy: Strategy, keep: int, older_than: datetime | None
     ) -> list[Deed[int]]:
         """One deed for each thread, so that none is held while another is looked through."""
-        check_prune(thread_ids, strategy, keep, older_than)
-        return [partial(self._prune, id, 0 if strategy == "delete" else keep, older_than) for id in thread_ids]
+        listed = check_prune(thread_ids, strategy, keep, older_than)
+        return [partial(self._prune, id, 0 if strategy == "delete" else keep, older_than) for id in listed]
 
     def _prune(self, thread_id: str, keep: int, older_than: datetime | None) -> Work[int]:
         thread = yield from self._rows.find(thread_id)
@@ -189,6 +192,8 @@ class Keeping:
     # --- measuring --------------------------------------------------------------
 
     def size(self, thread_id: str | None) -> Deed[SizeReport]:
+        if thread_id is not None:
+            check_thread_id(thread_id, "size_report")
         return partial(self._size, thread_id)
 
     def _size(self, thread_id: str | None) -> Work[SizeReport]:

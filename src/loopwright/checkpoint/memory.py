@@ -26,6 +26,7 @@ from loopwright.checkpoint.size import Scale
 from loopwright.checkpoint.words import (
     changed_meanwhile,
     check_prune,
+    check_thread_id,
     is_older,
     no_source,
     no_such_checkpoint,
@@ -160,6 +161,7 @@ class InMemorySaver(BaseCheckpointSaver):
     # --- reading ----------------------------------------------------------------
 
     def load(self, thread_id: str, ns: str = "", checkpoint_id: str | None = None) -> Record | None:
+        check_thread_id(thread_id, "load")
         with self._lock:
             thread = self._threads.get(thread_id)
             if thread is None:
@@ -177,6 +179,8 @@ class InMemorySaver(BaseCheckpointSaver):
         filter: Mapping[str, Any] | None = None,
         limit: int | None = None,
     ) -> Iterator[Record]:
+        if thread_id is not None:
+            check_thread_id(thread_id, "walk")
         with self._lock:
             rows = self._rows(thread_id, ns)
         if before is not None:
@@ -279,10 +283,13 @@ class InMemorySaver(BaseCheckpointSaver):
     # --- whole threads ----------------------------------------------------------
 
     def delete_thread(self, thread_id: str) -> None:
+        check_thread_id(thread_id, "delete_thread")
         with self._lock:
             self._threads.pop(thread_id, None)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        for thread_id in (source_thread_id, target_thread_id):
+            check_thread_id(thread_id, "copy_thread")
         with self._lock:
             source = self._threads.get(source_thread_id)
             if source is None or not source.heads:
@@ -305,10 +312,10 @@ class InMemorySaver(BaseCheckpointSaver):
         keep: int = 1,
         older_than: datetime | None = None,
     ) -> int:
-        check_prune(thread_ids, strategy, keep, older_than)
+        listed = check_prune(thread_ids, strategy, keep, older_than)
         removed = 0
         with self._lock:
-            for thread_id in thread_ids:
+            for thread_id in listed:
                 thread = self._threads.get(thread_id)
                 if thread is not None:
                     removed += _prune(thread, 0 if strategy == "delete" else keep, older_than)
@@ -317,6 +324,8 @@ class InMemorySaver(BaseCheckpointSaver):
         return removed
 
     def size_report(self, thread_id: str | None = None) -> SizeReport:
+        if thread_id is not None:
+            check_thread_id(thread_id, "size_report")
         scale = Scale()
         with self._lock:
             rows = self._rows(thread_id, None)

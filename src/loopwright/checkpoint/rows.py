@@ -33,7 +33,7 @@ from loopwright.checkpoint.layout import (
 from loopwright.checkpoint.reading import FOUND, Found, Reader, marks
 from loopwright.checkpoint.record import Record
 from loopwright.checkpoint.sql import COMMIT, Deed, Dialect, Row, Sql, Work
-from loopwright.checkpoint.words import changed_meanwhile, no_such_checkpoint, taken_over
+from loopwright.checkpoint.words import changed_meanwhile, check_thread_id, no_such_checkpoint, taken_over
 
 __all__ = ["PAGE", "Place", "Rows", "Thread", "has_checkpoints"]
 
@@ -145,6 +145,7 @@ class Rows:
     # --- reading ----------------------------------------------------------------
 
     def load(self, thread_id: str, ns: str, checkpoint_id: str | None) -> Deed[Record | None]:
+        check_thread_id(thread_id, "load")
         which, params = ("c.id = ?", (id_of(checkpoint_id),)) if checkpoint_id else ("c.number = s.head", ())
         find = Sql(f"{FOUND} WHERE t.thread_id = ? AND s.ns = ? AND {which}", (thread_id, ns, *params))
         return partial(self._load, find, learn=True)

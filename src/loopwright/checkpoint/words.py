@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from loopwright.errors import ThreadConflictError, UsageError
 
 __all__ = [
     "changed_meanwhile",
     "check_prune",
+    "check_thread_id",
     "is_older",
     "no_source",
     "no_such_checkpoint",
@@ -48,18 +49,38 @@ def target_exists(thread_id: str) -> UsageError:
     return UsageError(f"Thread {thread_id!r} exists already. Copy to a new name, or delete_thread() it first.")
 
 
-def check_prune(thread_ids: Sequence[str], strategy: Any, keep: int, older_than: datetime | None) -> None:
-    """Raise `UsageError` for what `prune` cannot mean."""
+def check_thread_id(thread_id: Any, call: str) -> None:
+    """Raise `UsageError` for what is no thread's id; `call` is the method that was given it."""
+    if isinstance(thread_id, str):
+        return
+    if isinstance(thread_id, Mapping):
+        place: Any = cast("Mapping[str, Any]", thread_id).get("configurable")
+        named: Any = cast("Mapping[str, Any]", place).get("thread_id") if isinstance(place, Mapping) else None
+        meant = named if isinstance(named, str) else "1"
+        raise UsageError(f"{call} takes the id of a thread, not a config: write {call}({meant!r}).")
+    hint = f": write {str(thread_id)!r}" if isinstance(thread_id, int) else ""
+    raise UsageError(f"{call}({thread_id!r:.80}): a thread id is a str, not of type {type(thread_id).__name__}{hint}.")
+
+
+def check_prune(thread_ids: Iterable[str], strategy: Any, keep: int, older_than: datetime | None) -> list[str]:
+    """The ids as a list. Raises `UsageError` for what `prune` cannot mean."""
     if strategy not in ("keep_latest", "delete"):
         raise UsageError(f'prune(strategy={strategy!r}): write "keep_latest" or "delete".')
     if keep < 1:
         raise UsageError(f'prune(keep={keep}): at least 1; to delete whole threads write strategy="delete".')
-    if isinstance(thread_ids, str):
-        raise UsageError(f"prune takes a list of thread ids: prune([{thread_ids!r}]).")
+    given: Any = thread_ids
+    if isinstance(given, str):
+        raise UsageError(f"prune takes a list of thread ids: prune([{given!r}]).")
+    if isinstance(given, Mapping) or not isinstance(given, Iterable):
+        raise UsageError(f'prune takes a list of thread ids, prune(["1"]); got {type(given).__name__}.')  # pyright: ignore[reportUnknownArgumentType]
+    listed = list(thread_ids)
+    for thread_id in listed:
+        check_thread_id(thread_id, "prune")
     if older_than is not None and older_than.tzinfo is None:
         raise UsageError(
             "prune(older_than=...): give the datetime a time zone: datetime.now(timezone.utc) - timedelta(...)."
         )
+    return listed
 
 
 def is_older(created_at: str, moment: datetime | None) -> bool:

@@ -33,6 +33,7 @@ class StateGraph:
         input_schema: type[Any] | None = None,
         output_schema: type[Any] | None = None,
     ) -> None:
+        _check_schema(state_schema)
         self.state_schema = state_schema
         self.context_schema = context_schema
         self.input_schema = input_schema
@@ -236,6 +237,15 @@ def _wired(node: Node, ways: Mapping[str, list[str]], branches: Mapping[str, lis
 
 async def _nothing(_: Any) -> None:
     """START's work."""
+
+
+def _check_schema(schema: Any) -> None:
+    """Refuse a class that names no key: its graph would keep nothing, and pass over all that it is given."""
+    if isinstance(schema, type) and schema.__module__ in ("builtins", "collections", "typing"):
+        raise UsageError(
+            f"StateGraph({schema.__name__}) names no keys, so its state would stay empty. Write the keys down: "
+            "class State(TypedDict): x: int, and StateGraph(State)."
+        )
 
 
 def _annotated_schema(action: Any) -> type[Any] | None:

@@ -18,7 +18,7 @@ from loopwright.drive import blocking
 from loopwright.drive.blocking import BlockingPort
 from loopwright.drive.outbox import Outbox
 from loopwright.drive.steps import InContext
-from loopwright.errors import InvalidUpdateError, ParentCommand, UsageError
+from loopwright.errors import InvalidUpdateError, ParentCommand, UsageError, making
 from loopwright.graph.engine import Run
 from loopwright.graph.modes import Feed, check_modes, picked
 from loopwright.graph.state import Channel, as_update
@@ -585,7 +585,14 @@ def _checked_saver(checkpointer: Any) -> BaseCheckpointSaver | None:
         return checkpointer
     if isinstance(checkpointer, type):
         name: str = checkpointer.__name__
-        raise UsageError(f"checkpointer={name} is the class; make one: checkpointer={name}().")
+        raise UsageError(f"checkpointer={name} is the class; make one: checkpointer={making(checkpointer)}.")
+    if isinstance(checkpointer, str) or hasattr(checkpointer, "__fspath__"):
+        is_server = str(checkpointer).startswith("postgres")  # its url is not shown, it may hold a password
+        kind, home, given = ("PostgresSaver", "postgres", "url") if is_server else ("SqliteSaver", "sqlite", "path")
+        raise UsageError(
+            f"checkpointer= takes a saver, not the {given} of one: checkpointer={kind}({given}). "
+            f"Write: from loopwright.checkpoint.{home} import {kind}."
+        )
     if hasattr(checkpointer, "__enter__"):
         raise UsageError(
             "checkpointer= is a context manager that was not entered. Write: "

@@ -12,8 +12,8 @@ from loopwright.graph.keeping import ask, save
 from loopwright.graph.nodes import Node, from_outside
 from loopwright.graph.saved import JOINS_KEY, RAN_KEY, joined, progress_in
 from loopwright.graph.starting import open_thread, revive, settle, take
-from loopwright.graph.state import refuse_misspelled
-from loopwright.graph.types import END, START, PregelTask, StateSnapshot
+from loopwright.graph.state import as_update, refuse_misspelled
+from loopwright.graph.types import END, START, Command, PregelTask, StateSnapshot
 from loopwright.graph.writes import writes_of
 from loopwright.scope import ConfigLike, RunnableConfig, check_config, merge_configs
 
@@ -29,7 +29,7 @@ def get_state(graph: CompiledStateGraph, config: ConfigLike, *, subgraphs: bool 
 
     With `subgraphs` the tasks of an unfinished step show the runs they have begun, in `task.state`.
     """
-    saver, config = _saver_of(graph, config)
+    saver, config = _saver_of(graph, config, "get_state({})")
     place = config.get("configurable") or {}
     record = saver.load(place["thread_id"], place.get("checkpoint_ns", ""), place.get("checkpoint_id"))
     if record is None:
@@ -47,7 +47,7 @@ def get_state_history(
     limit: int | None = None,
 ) -> Iterator[StateSnapshot]:
     """The thread's checkpoints, newest first."""
-    saver, config = _saver_of(graph, config)
+    saver, config = _saver_of(graph, config, "get_state_history({})")
     place = config.get("configurable") or {}
     before_id = (before.get("configurable") or {}).get("checkpoint_id") if before else None
     records = saver.walk(
@@ -56,7 +56,7 @@ def get_state_history(
     return (_snapshot(graph, record, is_now=False) for record in records)
 
 
-def _saver_of(graph: CompiledStateGraph, config: ConfigLike) -> tuple[BaseCheckpointSaver, RunnableConfig]:
+def _saver_of(graph: CompiledStateGraph, config: ConfigLike, call: str) -> tuple[BaseCheckpointSaver, RunnableConfig]:
     saver = graph.checkpointer
     if saver is None:
         raise UsageError(
@@ -65,7 +65,7 @@ def _saver_of(graph: CompiledStateGraph, config: ConfigLike) -> tuple[BaseCheckp
         )
     check_config(config)
     merged = merge_configs(graph.config, config)
-    require_thread_id(merged, saver)
+    require_thread_id(merged, saver, call)
     return saver, merged
 
 
@@ -125,8 +125,9 @@ async def update_state(
     """Save a checkpoint in which node `as_node` has returned `values`; returns the config that reads it."""
     from loopwright.graph.compiled import refuse_place_below
 
-    saver, merged = _saver_of(graph, config)
+    saver, merged = _saver_of(graph, config, "update_state({}, ...)")
     refuse_place_below(merged, graph.nodes)
+    _check_values(values)
     run = Run(graph, port, merged, saver=saver, run_id=port.new_id())
     head, record = await open_thread(run)
     if record is None:
@@ -149,6 +150,16 @@ async def update_state(
     await run.commit([task])
     await save(run, "update")
     return _saved(run)
+
+
+def _check_values(values: Any) -> None:
+    """Refuse what no node could have returned, before a node is blamed for it."""
+    for each in cast("list[Any]", values) if isinstance(values, (list, tuple)) else [values]:
+        if each is not None and not isinstance(each, (dict, list, tuple, Command)) and as_update(each) is None:
+            raise InvalidUpdateError(
+                f"update_state(config, values): values must be a dict from state key to its update, "
+                f'{{"messages": [...]}}; got {type(each).__name__} {each!r:.80}.'
+            )
 
 
 def _saved(run: Run) -> RunnableConfig:

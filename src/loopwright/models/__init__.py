@@ -55,4 +55,6 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from loopwright.errors import no_such_name
+
+    raise no_such_name(__name__, name)

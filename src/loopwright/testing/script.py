@@ -89,8 +89,12 @@ def say(
     return Reply(message, chunks, delay_s=delay_s, chunk_delay_s=chunk_delay_s)
 
 
-def call(name: str, args: dict[str, Any] | None = None, id: str | None = None, **more: Any) -> ToolCall:
-    """A tool call: `call("add", {"a": 1})` or `call("add", a=1)`. Without an id the model gives it one of its own."""
+def call(name: str, args: dict[str, Any] | None = None, /, id: str | None = None, **more: Any) -> ToolCall:
+    """A tool call: `call("add", {"a": 1})` or `call("add", a=1)`. Without an id the model gives it one of its own.
+
+    By keyword, `name` and `args` are arguments of the tool like any other; `id` is the call's. An argument of that
+    name goes into the dict: `call("greet", {"id": "5"})`.
+    """
     return ToolCall(name=name, args={**(args or {}), **more}, id=id, type="tool_call")
 
 

@@ -23,7 +23,7 @@ from loopwright.agents.middleware.types import (
     JumpTo,
     ModelResponse,
 )
-from loopwright.errors import UsageError
+from loopwright.errors import UsageError, making
 from loopwright.messages import AIMessage, BaseMessage, ToolMessage
 
 if TYPE_CHECKING:
@@ -126,9 +126,8 @@ _NO_HOOKS: Final = Hooks(())
 
 def _refuse(given: Any) -> None:
     if isinstance(given, type) and issubclass(given, AgentMiddleware):
-        raise UsageError(
-            f"middleware=[{given.__name__}] gives the class; give an instance: middleware=[{given.__name__}()]"
-        )
+        kind = cast("type[Any]", given)
+        raise UsageError(f"middleware=[{kind.__name__}] gives the class; give an instance: middleware=[{making(kind)}]")
     function = cast("Any", given)
     if callable(function):
         name: str = getattr(function, "__name__", "...")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import psycopg
 
-from loopwright.checkpoint.database import DatabaseSaver
+from loopwright.checkpoint.database import DatabaseSaver, Done
 from loopwright.checkpoint.postgres.lines import BorrowedLines, Lines, OneLine, OwnLines
 from loopwright.checkpoint.postgres.server import Server
 from loopwright.checkpoint.sql import POSTGRES
@@ -60,14 +60,14 @@ class PostgresSaver(DatabaseSaver):
         """
         return cls(conn_string, **options)
 
-    def setup(self) -> _Done:
+    def setup(self) -> Done:
         """Make the tables, or bring them to this version. Does no harm when called twice, or by many at once.
 
         It is done before anybody waits for it, but it may be awaited, as users of LangGraph's async saver do. A user
         who may not create tables needs it to have been called by one who may.
         """
         self._server.setup()
-        return _Done()
+        return Done()
 
     async def asetup(self) -> None:
         """The same, without standing in the way of the event loop."""
@@ -79,14 +79,6 @@ class PostgresSaver(DatabaseSaver):
 
 
 AsyncPostgresSaver = PostgresSaver
-
-
-class _Done:
-    """May be awaited, for nothing."""
-
-    def __await__(self) -> Generator[None, None, None]:
-        return
-        yield
 
 
 def _lines(conn: Any, size: int) -> Lines:

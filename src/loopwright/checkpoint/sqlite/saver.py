@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import weakref
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from loopwright.checkpoint.base import Strategy
-from loopwright.checkpoint.database import DatabaseSaver
+from loopwright.checkpoint.database import DatabaseSaver, Done
 from loopwright.checkpoint.sql import SQLITE, nothing
 from loopwright.checkpoint.sqlite.file import MEMORY, SCRUB, VACUUM, File
 from loopwright.errors import SaverError, UsageError
@@ -19,6 +20,8 @@ from loopwright.errors import SaverError, UsageError
 __all__ = ["AsyncSqliteSaver", "SqliteSaver"]
 
 _OLDEST_SQLITE = (3, 35, 0)
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/|file:")
+"""How a url begins, also one that went through `Path`. A drive has one letter."""
 
 
 class SqliteSaver(DatabaseSaver):
@@ -56,6 +59,18 @@ class SqliteSaver(DatabaseSaver):
     def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
         """The saver of a file, to be used as a context manager: `with SqliteSaver.from_conn_string(path) as saver:`."""
         return cls(conn_string, **options)
+
+    def setup(self) -> Done:
+        """Make the file and its tables, as making the saver has done already. It may be awaited.
+
+        Here for users of LangGraph's savers, which want it to be called.
+        """
+        self._file.write(nothing)
+        return Done()
+
+    async def asetup(self) -> None:
+        """The same, without standing in the way of the event loop."""
+        await self._file.awrite(nothing)
 
     def close(self) -> None:
         """Let go of the file. A saver of a file may be used again after that; one in memory has lost all."""
@@ -115,9 +130,22 @@ AsyncSqliteSaver = SqliteSaver
 
 
 def _path(given: str | os.PathLike[str] | sqlite3.Connection) -> str:
-    """Where the file is, wherever the process goes."""
+    """Where the file is, wherever the process goes. Raises `UsageError`; a url is not shown, it may hold a password."""
     if isinstance(given, sqlite3.Connection):
-        path: str = given.execute("PRAGMA database_list").fetchone()[2] or MEMORY
+        path: Any = given.execute("PRAGMA database_list").fetchone()[2] or MEMORY
     else:
-        path = os.fspath(given)
-    return path if path == MEMORY else str(Path(path).absolute())
+        path = os.fspath(given) if isinstance(given, os.PathLike) else given
+    if not isinstance(path, str) or not path:
+        got = type(path).__name__ if path != "" else "an empty string"
+        raise UsageError(f'SqliteSaver takes the path of a file, "threads.db", or ":memory:"; got {got}.')
+    if path == MEMORY:
+        return path
+    if url := _URL.match(path):
+        if path.startswith("postgres"):
+            hint = "For a PostgreSQL server: from loopwright.checkpoint.postgres import PostgresSaver."
+        else:
+            hint = 'Write SqliteSaver("threads.db"), or SqliteSaver(":memory:").'
+        raise UsageError(f"SqliteSaver takes the path of a file, not a url ({url[0]}…). {hint}")
+    if Path(path).is_dir():
+        raise UsageError(f'SqliteSaver({path!r}): that is a folder. Name a file in it: "{Path(path, "threads.db")}".')
+    return str(Path(path).absolute())
