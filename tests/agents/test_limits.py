@@ -458,3 +458,11 @@ def test_the_run_above_has_the_sum_of_the_runs_inside(first, second):
     assert outer.model_calls == sum(each.model_calls for each in inner)
     assert outer.tool_calls == sum(each.tool_calls for each in inner)
     assert outer.usage["total_tokens"] == sum(each.usage["total_tokens"] for each in inner)
+
+
+def test_the_time_limit_is_the_one_that_ends_first():
+    clock = Clock()
+    outer = Budget(Limits(seconds=10), clock=clock)
+    assert (Budget().time_limit, Budget(parent=outer, clock=clock).time_limit) == (None, 10)
+    assert Budget(Limits(seconds=3), parent=outer, clock=clock).time_limit == 3
+    assert Budget(Limits(seconds=30), parent=outer, clock=clock).time_limit == 10
