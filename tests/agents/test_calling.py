@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import pytest
 
 from loopwright.agents import AgentState, Limits, create_agent
+from loopwright.agents.middleware import wrap_tool_call
 from loopwright.checkpoint.memory import InMemorySaver
 from loopwright.errors import ToolException, UsageError
 from loopwright.messages import AIMessage, HumanMessage, ToolMessage
@@ -392,10 +393,45 @@ def test_time_that_is_over_ends_a_tool_with_a_result(world):
         agent = create_agent(ScriptedModel(call("slow"), "never"), [slow], limits=Limits(seconds=10))
         result = invoke(agent, world)
     assert (result.stop_reason, result["messages"][2].status) == ("seconds", "error")
-    assert (
-        "the run's time of 10.0 s is over" in result["messages"][2].text or "time of 10 s" in result["messages"][2].text
-    )
+    assert result["messages"][2].text == "Not finished: the run's time of 10 s is over."
     assert is_valid(result["messages"])
+
+
+@both_worlds
+def test_a_tool_s_own_timeout_is_not_the_end_of_the_run_s_time(world):
+    def fetch() -> str:
+        """Fetch."""
+        raise TimeoutError("no answer from the socket")
+
+    limits = Limits(seconds=1000)
+    agent = create_agent(ScriptedModel(call("fetch"), "sorry"), [fetch], limits=limits)
+    assert result_of(agent, world).text == "Tool 'fetch' failed: TimeoutError: no answer from the socket"
+    strict = create_agent(ScriptedModel(call("fetch")), [fetch], limits=limits, handle_tool_errors=False)
+    with pytest.raises(TimeoutError, match="no answer from the socket"):
+        invoke(strict, world)
+
+
+@both_worlds
+def test_a_hook_sees_a_tool_s_own_timeout(world):
+    seen: list[str] = []
+
+    def fetch() -> str:
+        """Fetch."""
+        if not seen:
+            raise TimeoutError("no answer")
+        return "fetched"
+
+    @wrap_tool_call
+    async def again(request: Any, handler: Any) -> Any:
+        try:
+            return await handler(request)
+        except TimeoutError as error:
+            seen.append(str(error))
+            return await handler(request)
+
+    model = ScriptedModel(call("fetch"), "done")
+    agent = create_agent(model, [fetch], limits=Limits(seconds=1000), middleware=[again])
+    assert (result_of(agent, world).text, seen) == ("fetched", ["no answer"])
 
 
 @both_worlds

@@ -478,3 +478,11 @@ def test_a_figure_that_there_is_not(given, words):
 def test_figures_have_names():
     with pytest.raises(UsageError, match=r"Limits\(5\): give figures by name"):
         Limits(5)  # type: ignore[misc]
+
+
+def test_the_time_limit_is_the_one_that_ends_first():
+    clock = Clock()
+    outer = Budget(Limits(seconds=10), clock=clock)
+    assert (Budget().time_limit, Budget(parent=outer, clock=clock).time_limit) == (None, 10)
+    assert Budget(Limits(seconds=3), parent=outer, clock=clock).time_limit == 3
+    assert Budget(Limits(seconds=30), parent=outer, clock=clock).time_limit == 10

@@ -216,14 +216,13 @@ def test_a_blocking_reader_that_leaves_at_every_chunk(saver):
     count, left = 1, True
     while left:
         config = thread(f"after {count}")
-        read = 0
-        modes = ["updates", "messages"]
-        for _ in world.agent.stream({"messages": "go"}, config, stream_mode=modes, subgraphs=True):
-            read += 1
+        chunks = world.agent.stream({"messages": "go"}, config, stream_mode=["updates", "messages"], subgraphs=True)
+        for read, _ in enumerate(chunks, 1):
             if read == count:
                 break
         else:
             left = False
+        del chunks
         assert is_valid(world.kept(f"after {count}"))
         result = world.agent.invoke({"messages": "and now?"}, config)
         assert (result.text, is_valid(result["messages"])) == ("done", True)

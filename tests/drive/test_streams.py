@@ -373,3 +373,18 @@ def test_a_stream_that_is_never_read_leaves_nothing_behind() -> None:
 
     asyncio.run(main())
     gc.collect()
+
+
+def test_aio_an_end_that_the_run_raises_is_not_the_end_of_the_stream() -> None:
+    async def core(port: Port, outbox: Outbox) -> None:
+        outbox.put("first")
+        await port.pause()
+        raise StopAsyncIteration
+
+    async def main() -> None:
+        items = astreaming(core)
+        assert await anext(items) == "first"
+        with pytest.raises(RuntimeError, match="The run raised StopAsyncIteration"):
+            await anext(items)
+
+    asyncio.run(main())

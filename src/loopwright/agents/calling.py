@@ -117,25 +117,39 @@ class Caller:
             return _at_once(invalid_call_message(call))
         if tool is None:
             return _at_once(unknown_tool_message(call, list(self.tools)))
-        running = call_tool(
-            tool,
-            call,
-            task.run.port,
-            runtime=lambda: self._runtime(task, call),
-            handle_errors=handle_errors,
-            asked=asked,
-            config=task.run.config,
-        )
-        budget: Budget | None = task.run.budget
-        return running if budget is None or not budget.timed else self._within(task, call, budget, running)
 
-    async def _within(self, task: Task, call: Any, budget: Budget, running: Coroutine[Any, Any, Any]) -> Any:
+        def run() -> Coroutine[Any, Any, Any]:
+            return call_tool(
+                tool,
+                call,
+                task.run.port,
+                runtime=lambda: self._runtime(task, call),
+                handle_errors=handle_errors,
+                asked=asked,
+                config=task.run.config,
+            )
+
+        budget: Budget | None = task.run.budget
+        return run() if budget is None or not budget.timed else self._within(task, call, budget, run)
+
+    async def _within(self, task: Task, call: Any, budget: Budget, run: Callable[[], Awaitable[Any]]) -> Any:
         """A call in the time that is left to the run."""
+        own: list[TimeoutError] = []
+
+        async def noted() -> Any:
+            try:
+                return await run()
+            except TimeoutError as error:  # which `within` would raise in the same way as its own
+                own.append(error)
+                raise
+
         left_s = max(0.0, (budget.deadline or 0.0) - budget.clock())
         try:
-            return await task.port.within(running, left_s)
-        except TimeoutError:
-            words = f"Not finished: the run's time of {budget.limits.seconds} s is over."
+            return await task.port.within(noted(), left_s)
+        except TimeoutError as error:
+            if error in own:
+                raise
+            words = f"Not finished: the run's time of {budget.time_limit:g} s is over."
             return ToolMessage(words, tool_call_id=call["id"] or "", name=call["name"], status="error")
 
     def _runtime(self, task: Task, call: Any) -> ToolRuntime[Any, Any]:

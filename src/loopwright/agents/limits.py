@@ -369,14 +369,20 @@ class Budget:
     @property
     def deadline(self) -> float | None:
         """The moment, on `clock`, at which `Limits.seconds` of this run or of one above is over."""
-        if not self.timed:
-            return None
-        ends = [
-            budget._started - budget._elapsed_before + budget.limits.seconds
+        return min(self._ends(), default=(None,))[0]
+
+    @property
+    def time_limit(self) -> float | None:
+        """The `Limits.seconds` that end at `deadline`."""
+        return min(self._ends(), default=(None, None))[1]
+
+    def _ends(self) -> list[tuple[float, float]]:
+        """When the time of this run and of those above is over, and how long it was."""
+        return [
+            (budget._started - budget._elapsed_before + allowed, allowed)
             for budget in self.chain
-            if budget.limits.seconds is not None
+            if (allowed := budget.limits.seconds) is not None
         ]
-        return min(ends, default=None)
 
     def remaining(self) -> Remaining:
         """What may still be spent. Never below zero."""

@@ -176,6 +176,9 @@ class AioStream(AsyncIterator[Any]):
                 self._live = False
             except BaseException as error:  # noqa: BLE001 - raised once the reader has what came before it
                 self._live, self._failure = False, error
+                if isinstance(error, StopAsyncIteration):  # raised as it is, it would be the end of a sound stream
+                    self._failure = RuntimeError("The run raised StopAsyncIteration")
+                    self._failure.__cause__ = error
         return items.popleft()
 
     async def _wait(self, yielded: Any) -> bool:
