@@ -15,42 +15,12 @@ import pytest
 from loopwright.agents import AgentState, create_agent
 from loopwright.agents.middleware import before_model
 from loopwright.checkpoint.memory import InMemorySaver
-from loopwright.errors import ThreadConflictError, UsageError
+from loopwright.errors import UsageError
 from loopwright.messages import HumanMessage
 from loopwright.testing import ScriptedModel, call
 from loopwright.tools import ToolRuntime, tool
 from loopwright.types import Command
 from tests.agents.worlds import both_worlds, invoke, is_valid, stream, thread
-
-
-@both_worlds
-def test_B47_of_two_writers_on_a_thread_one_is_told(world):
-    """Both begin before either has ended: one wins, the other has an error with a name, and nothing is lost."""
-    begun = threading.Barrier(2)
-
-    @tool
-    def slow(who: str) -> str:
-        """Take its time."""
-        begun.wait(timeout=20)
-        return f"done for {who}"
-
-    def answer(messages: Any) -> Any:
-        return call("slow", who=messages[-1].text) if messages[-1].type == "human" else "ok"
-
-    agent = create_agent(ScriptedModel(answer, loop=True), [slow], checkpointer=InMemorySaver())
-
-    def run(who: str) -> Any:
-        try:
-            return invoke(agent, world, who, thread()).text
-        except ThreadConflictError:
-            return "conflict"
-
-    with ThreadPoolExecutor(2) as pool:
-        outcomes = sorted(pool.map(run, ["ann", "bob"]))
-    assert outcomes in (["conflict", "ok"], ["conflict", "conflict"])
-    kept = agent.get_state(thread()).values["messages"]
-    assert is_valid(kept)
-    assert len([m for m in kept if m.text == "ok"]) == outcomes.count("ok")
 
 
 @both_worlds
