@@ -290,7 +290,7 @@ def drive(agent: Any, life: Life, seen: dict[str, Any]) -> None:
         except ThreadConflictError as error:
             seen["conflict"] = str(error)
             return
-    raise AssertionError(f"it comes to no end: {state}")
+    raise AssertionError("it comes to no end")
 
 
 MODES: Any = ["updates", "messages", "events"]
