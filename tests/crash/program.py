@@ -272,7 +272,7 @@ def play(life: Life, wait: Callable[[], None]) -> dict[str, Any]:
 def drive(agent: Any, life: Life, seen: dict[str, Any]) -> None:
     """What a program does that is started again: look where the thread is, and go on from there."""
     run = asyncio.Runner().run if life.asynchronous else None
-    while True:
+    for _ in range(9):
         state = run(agent.aget_state(life.config)) if run else agent.get_state(life.config)
         if state.created_at is None:
             given: Any = {"messages": "all"}
@@ -290,6 +290,7 @@ def drive(agent: Any, life: Life, seen: dict[str, Any]) -> None:
         except ThreadConflictError as error:
             seen["conflict"] = str(error)
             return
+    raise AssertionError("it comes to no end")
 
 
 MODES: Any = ["updates", "messages", "events"]

@@ -24,8 +24,6 @@ WAYS = [
 ]
 AT_ONCE = 4
 """Lives that are led at the same time, on threads of one store."""
-TOKENS = 15
-"""Of one turn of a model."""
 
 
 @pytest.fixture(params=WAYS)
@@ -60,8 +58,7 @@ def test_B44_with_sync_nothing_finished_is_done_twice_and_nothing_is_lost(zygote
         assert ledger.rerun() <= ledger.cut_off(), where
         if way.reading:
             assert ledger.left_to_show() == updates(told["seen"]["nodes"]), where
-        # What the step that was cut off had spent may be missing: its own turn, or those of the agent below.
-        assert told["seen"]["usage"] in (None, *(whole["seen"]["usage"] - TOKENS * turns for turns in range(3))), where
+        assert told["seen"]["usage"] in (None, whole["seen"]["usage"]), where  # None: there was nothing left to do
 
 
 @pytest.mark.timeout(900)

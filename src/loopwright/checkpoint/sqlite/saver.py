@@ -146,6 +146,6 @@ def _path(given: str | os.PathLike[str] | sqlite3.Connection) -> str:
         else:
             hint = 'Write SqliteSaver("threads.db"), or SqliteSaver(":memory:").'
         raise UsageError(f"SqliteSaver takes the path of a file, not a url ({url[0]}…). {hint}")
-    if Path(path).is_dir():
+    if os.path.isdir(path):  # noqa: PTH112 - False too where it may not be looked at, which `Path.is_dir` raises for
         raise UsageError(f'SqliteSaver({path!r}): that is a folder. Name a file in it: "{Path(path, "threads.db")}".')
     return str(Path(path).absolute())
