@@ -325,20 +325,13 @@ def test_nobody_reads_any_more(place: Path) -> None:
     assert "Traceback" not in said
 
 
-def test_interrupts_are_told_of() -> None:
-    """A run that waits for a person says what it waits for."""
+def test_a_limit_of_a_nested_run_is_told_of() -> None:
     from loopwright.cli.screen import Screen
     from loopwright.cli.view import RunView
-    from loopwright.graph.events import LimitReached, RunInterrupted
+    from loopwright.graph.events import LimitReached
 
     screen = Screen()
     lines: list[str] = []
     screen.line = lambda text="", style="": lines.append(text)  # type: ignore[method-assign]
-    view = RunView(screen)
-    view.show(RunInterrupted(seq=1, path=(), step=1, values={}, interrupts=({"question": "really?"},)))
-    view.show(LimitReached(seq=2, path=("tools:1",), limit="model_calls", sentence="..."))
-    assert lines == [
-        "‖ the run waits for an answer: {'question': 'really?'}",
-        "  Give it from Python: agent.invoke(Command(resume=...), config).",
-        "  ! limit reached: model_calls",
-    ]
+    RunView(screen).show(LimitReached(seq=2, path=("tools:1",), limit="model_calls", sentence="..."))
+    assert lines == ["  ! limit reached: model_calls"]

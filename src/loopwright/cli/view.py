@@ -20,11 +20,12 @@ _CALLS_CHARS = 300
 
 
 class RunView:
-    """Shows one run. `usage` and `stop_reason` are there when it has ended."""
+    """Shows one run. `usage`, `stop_reason`, and what it asks in `interrupts` are there when it has ended."""
 
     def __init__(self, screen: Screen) -> None:
         self.usage: Any = None
         self.stop_reason: str | None = None
+        self.interrupts: tuple[Any, ...] = ()
         self._screen = screen
         self._started = time.monotonic()
         self._model_calls = 0
@@ -51,7 +52,7 @@ class RunView:
             case events.LimitReached():
                 self._screen.line(f"{_indent(event)}! limit reached: {event.limit}", "yellow")
             case events.RunInterrupted(path=()):
-                self._paused(event.interrupts)
+                self.interrupts, self.stop_reason = event.interrupts, "interrupted"
             case events.RunFinished(path=()):
                 self.usage, self.stop_reason = event.usage, event.stop_reason
             case _:
@@ -103,13 +104,6 @@ class RunView:
             self._screen.end_line()
         if chunk.usage_metadata is not None:
             self._so_far = add_usage(self._so_far, chunk.usage_metadata)
-
-    def _paused(self, interrupts: tuple[Any, ...]) -> None:
-        for interrupt in interrupts:
-            value = getattr(interrupt, "value", interrupt)
-            self._screen.line(f"‖ the run waits for an answer: {_short(repr(value), _RESULT_CHARS)}", "yellow")
-        if interrupts:
-            self._screen.line("  Give it from Python: agent.invoke(Command(resume=...), config).", "yellow")
 
 
 def usage_words(usage: Any) -> str:

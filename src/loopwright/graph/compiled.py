@@ -7,7 +7,7 @@ its tree: same reader, same budget, one cancellation.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextvars import copy_context
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
@@ -21,6 +21,7 @@ from loopwright.drive.steps import InContext
 from loopwright.errors import InvalidUpdateError, ParentCommand, UsageError, making
 from loopwright.graph.engine import Run
 from loopwright.graph.modes import Feed, check_modes, picked
+from loopwright.graph.starting import refuse_place_below
 from loopwright.graph.state import Channel, as_update
 from loopwright.graph.stops import StopAt, Stops, stops_at
 from loopwright.graph.task import Task, no_saver
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from loopwright.graph.draw import Graph
     from loopwright.graph.nodes import Node
 
-__all__ = ["CompiledStateGraph", "Parts", "refuse_place_below"]
+__all__ = ["CompiledStateGraph", "Parts"]
 
 _StreamModes = str | Sequence[str] | None
 _DURABILITIES = ("sync", "async", "exit")
@@ -410,12 +411,9 @@ class CompiledStateGraph:
 
     def nothing_to_resume(self, *, has_saver: bool, answers: bool) -> str:
         """The words for `invoke(None)`, or with `answers` for `Command(resume=…)`, without anything saved."""
-        if answers:
-            why = "this thread has no checkpoint yet" if has_saver else "this graph has no checkpointer to keep one"
-            return f"Command(resume=…) answers the question of a paused run, and {why}. Give it an input."
-        if has_saver:
-            return "Without input a run goes on where its thread stopped, and this thread has no checkpoint yet."
-        return "Without input a run goes on where its thread stopped; this graph has no checkpointer. Give it an input."
+        what = "Command(resume=…) answers what a paused run asks" if answers else "Without input a run goes on"
+        why = "this thread has no checkpoint yet" if has_saver else "this graph has no checkpointer"
+        return f"{what}, and {why}. Give it an input."
 
     # ---- looking at threads
 
@@ -534,17 +532,6 @@ def _placed_below(config: RunnableConfig, parent: Task, path: tuple[str, ...]) -
     namespace = "|".join(path)
     place = {**(config.get("configurable") or {}), "thread_id": parent.run.thread_id, "checkpoint_ns": namespace}
     return cast(RunnableConfig, {**config, "configurable": place})
-
-
-def refuse_place_below(config: ConfigLike, nodes: Collection[str]) -> None:
-    """Raise `UsageError` for a config that names the place of a run below: only that run knows its graph."""
-    namespace = str((config.get("configurable") or {}).get("checkpoint_ns") or "")
-    node, colon, _ = namespace.partition(":")
-    if colon and node in nodes:
-        raise UsageError(
-            f"The config names the place of a run below, checkpoint_ns={namespace!r}. That can be looked at with "
-            'get_state(config); run or change the thread itself: {"configurable": {"thread_id": …}}.'
-        )
 
 
 def _names_own_thread(config: ConfigLike | None, saver: BaseCheckpointSaver, parent: Task) -> bool:

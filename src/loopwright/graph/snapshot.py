@@ -11,7 +11,7 @@ from loopwright.graph.engine import Run
 from loopwright.graph.keeping import ask, save
 from loopwright.graph.nodes import Node, from_outside
 from loopwright.graph.saved import JOINS_KEY, RAN_KEY, joined, progress_in
-from loopwright.graph.starting import open_thread, revive, settle, take
+from loopwright.graph.starting import open_thread, refuse_place_below, revive, settle, take
 from loopwright.graph.state import as_update, refuse_misspelled
 from loopwright.graph.types import END, START, Command, PregelTask, StateSnapshot
 from loopwright.graph.writes import writes_of
@@ -123,8 +123,6 @@ async def update_state(
     graph: CompiledStateGraph, port: Port, config: ConfigLike, values: Any, as_node: str | None
 ) -> RunnableConfig:
     """Save a checkpoint in which node `as_node` has returned `values`; returns the config that reads it."""
-    from loopwright.graph.compiled import refuse_place_below
-
     saver, merged = _saver_of(graph, config, "update_state({}, ...)")
     refuse_place_below(merged, graph.nodes)
     _check_values(values)

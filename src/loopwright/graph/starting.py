@@ -5,7 +5,7 @@ What a call asks for is checked before the thread is claimed: a wrong one must n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
@@ -40,8 +40,9 @@ from loopwright.messages.plain import is_dict
 if TYPE_CHECKING:
     from loopwright.graph.engine import Run
     from loopwright.graph.task import Task
+    from loopwright.scope import ConfigLike
 
-__all__ = ["begin", "mend", "open_thread", "revive", "settle", "take"]
+__all__ = ["begin", "mend", "open_thread", "refuse_place_below", "revive", "settle", "take"]
 
 
 async def begin(run: Run, given: Any) -> None:
@@ -214,6 +215,17 @@ def _closing(run: Run, record: Record) -> Any:
 
 
 # ---- going on
+
+
+def refuse_place_below(config: ConfigLike, nodes: Collection[str]) -> None:
+    """Raise `UsageError` for a config that names the place of a run below: only that run knows its graph."""
+    namespace = str((config.get("configurable") or {}).get("checkpoint_ns") or "")
+    node, colon, _ = namespace.partition(":")
+    if colon and node in nodes:
+        raise UsageError(
+            f"The config names the place of a run below, checkpoint_ns={namespace!r}. That can be looked at with "
+            'get_state(config); run or change the thread itself: {"configurable": {"thread_id": …}}.'
+        )
 
 
 def _check_resume(run: Run, record: Record | None, command: Command[Any] | None, *, is_head: bool) -> dict[str, Any]:
