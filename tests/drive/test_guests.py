@@ -1,4 +1,4 @@
-"""`CancelledError` in a user's coroutine: an error like any other, unless somebody has cancelled the run."""
+"""`CancelledError` in a user's function: an error like any other, unless somebody has cancelled the run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from loopwright.agents.middleware import AgentMiddleware
 from loopwright.drive import blocking
 from loopwright.drive.aio import AioPort
 from loopwright.drive.blocking import BlockingPort
-from loopwright.testing import ScriptedModel, call, say
+from loopwright.models import BaseChatModel
+from loopwright.testing import ScriptedModel, Simulation, call, say
 from loopwright.tools import tool
 from tests.agents.worlds import both_worlds, invoke, stream
 
@@ -47,6 +48,73 @@ def test_a_tool_that_cancels_itself_has_failed(world, way, reading, count):
     assert ["error"] * count == [message.status for message in results]
     assert all(WORDS in message.text for message in results)
     assert state["messages"][-1].text == "done"
+
+
+class Cancelling(BaseChatModel):
+    """A model whose plain functions raise what a cancelled task raises."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "cancelling"
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
+        raise asyncio.CancelledError
+
+    def _stream(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
+        raise asyncio.CancelledError
+        yield
+
+
+@both_worlds
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("reading", [False, True])
+@pytest.mark.parametrize("way", ["raised", "awaited"])
+def test_a_plain_tool_that_cancels_itself_has_failed(world, way, reading, count):
+    @tool
+    def work() -> str:
+        """Work."""
+        if way == "raised":
+            raise asyncio.CancelledError
+        asyncio.run(cancel_itself(way))
+        return "never"
+
+    agent = create_agent(ScriptedModel([call("work")] * count, say("done")), [work])
+    state = stream(agent, world, stream_mode="values")[-1] if reading else invoke(agent, world)
+    results = state["messages"][2:-1]
+    assert ["error"] * count == [message.status for message in results]
+    assert all(WORDS in message.text for message in results)
+    assert state["messages"][-1].text == "done"
+
+
+@both_worlds
+@pytest.mark.parametrize("reading", [False, True])
+@pytest.mark.parametrize("kind", ["before", "wrap", "model"])
+def test_a_plain_hook_or_model_that_cancels_itself_has_failed(world, kind, reading):
+    class Hooks(AgentMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> None:
+            if kind == "before":
+                raise asyncio.CancelledError
+
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            if kind == "wrap":
+                raise asyncio.CancelledError
+            return handler(request)
+
+    agent = create_agent(Cancelling() if kind == "model" else ScriptedModel("never"), [], middleware=[Hooks()])
+    with pytest.raises(RuntimeError, match=WORDS):
+        _ = stream(agent, world, stream_mode=["messages"]) if reading else invoke(agent, world)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_plain_tool_that_cancels_itself_has_failed_in_a_simulation_too(asynchronous):
+    @tool
+    def work() -> str:
+        """Work."""
+        raise asyncio.CancelledError
+
+    agent = create_agent(ScriptedModel(call("work"), "done"), [work])
+    done = Simulation(1).invoke(agent, {"messages": "hi"}, asynchronous=asynchronous)
+    assert (WORDS in done["messages"][2].text, done.text) == (True, "done")
 
 
 @both_worlds

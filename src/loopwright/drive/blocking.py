@@ -18,7 +18,7 @@ from loopwright.drive.bridge import Desk, awaited, drain, drain_on_loop, handler
 from loopwright.drive.outbox import Outbox, hold_loop, release_loop, running_loop
 from loopwright.drive.standing import Counter, StandingPort
 from loopwright.drive.steps import foreign, unwind
-from loopwright.drive.threads import Job, current_job, start
+from loopwright.drive.threads import Job, current_job, its_own, start
 from loopwright.errors import RunCancelled
 from loopwright.port import PAUSE, pause
 
@@ -126,7 +126,10 @@ class BlockingPort(StandingPort):
         if is_async:
             return await self._join(lambda _: _on_loop(function(*args, **kwargs)), timeout_s)
         if timeout_s is None and self.here:
-            return copy_context().run(function, *args, **kwargs)
+            try:
+                return copy_context().run(function, *args, **kwargs)
+            except BaseException as error:
+                raise _its_own(error)  # noqa: B904 - mostly the very same
         return await self._join(lambda _: start(lambda: function(*args, **kwargs)), timeout_s)
 
     async def consume(
@@ -148,6 +151,8 @@ class BlockingPort(StandingPort):
                     await pausing
                 elif job is not None and job.cancelled:
                     raise RunCancelled
+        except BaseException as error:
+            raise _its_own(error)  # noqa: B904 - mostly the very same
         finally:
             close = getattr(source, "close", None)
             if close is not None:
@@ -196,7 +201,10 @@ class BlockingPort(StandingPort):
         is_async: bool,
     ) -> Any:
         if not is_async and self.here:
-            return copy_context().run(hook, *args, _handler_here(inner))
+            try:
+                return copy_context().run(hook, *args, _handler_here(inner))
+            except BaseException as error:
+                raise _its_own(error)  # noqa: B904 - mostly the very same
 
         def begin(desk: Counter) -> Job:
             if is_async:
@@ -210,6 +218,12 @@ class BlockingPort(StandingPort):
             await self._join(lambda _: start(time.sleep, seconds), None)
         else:
             time.sleep(seconds)  # noqa: ASYNC251 - in this world waiting is blocking
+
+
+def _its_own(error: BaseException) -> BaseException:
+    """What the error of a plain function counts as that ran on this thread."""
+    job = current_job.get()
+    return its_own(error, cancelled=job is not None and job.cancelled)
 
 
 def _handler_here(inner: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:

@@ -1,6 +1,6 @@
 """A coroutine of the user's on an event loop, and who has cancelled it.
 
-Both worlds run hooks and tools through a `Guest`, so that both end alike:
+Both worlds run hooks and tools through a `Guest`, so that both end alike (plain functions do by `threads.its_own`):
 
 - `CancelledError` that nobody asked for (raised by the coroutine itself, or by a task it has waited for) is an error of
   the coroutine's like any other, and reaches the run as a `RuntimeError`;
@@ -19,11 +19,11 @@ from loopwright.drive.steps import InContext
 __all__ = ["Guest", "own_error"]
 
 
-def own_error(error: asyncio.CancelledError) -> RuntimeError:
+def own_error(error: BaseException) -> RuntimeError:
     """What a cancellation becomes that nobody has asked for."""
     mended = RuntimeError(
-        "The coroutine raised CancelledError, and nobody has cancelled its run: it awaits a task that was cancelled, "
-        "or raises the error itself. Catch it there, or raise an error that says what went wrong."
+        "CancelledError was raised, and nobody has cancelled its run: what raised it has waited for a task that was "
+        "cancelled, or raises the error itself. Catch it there, or raise an error that says what went wrong."
     )
     mended.__cause__ = error
     return mended

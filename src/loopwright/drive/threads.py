@@ -11,6 +11,7 @@ A thread cannot be stopped, but a run on it looks before each step whether its j
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from _thread import allocate_lock
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from contextvars import Context, ContextVar, copy_context
 from queue import SimpleQueue
 from typing import Any
 
-__all__ = ["Job", "current_job", "start"]
+__all__ = ["Job", "current_job", "its_own", "start"]
 
 _KEPT_IDLE = 64
 _idle: list[_Worker] = []
@@ -95,6 +96,18 @@ current_job: ContextVar[Job | None] = ContextVar("loopwright_job", default=None)
 """The job that the running code belongs to; None on a thread that is not ours."""
 
 
+def its_own(error: BaseException, *, cancelled: bool) -> BaseException:
+    """What the error of a plain function counts as. Nobody can throw a cancellation into one: if it raises one all the
+    same, and was not `cancelled`, that is an error like any other.
+    """
+    known = sys.modules.get("asyncio.exceptions")  # whoever raises one has it
+    if cancelled or known is None or not isinstance(error, known.CancelledError):
+        return error
+    from loopwright.drive.guest import own_error
+
+    return own_error(error)
+
+
 class _Worker:
     """One helper thread with an inbox."""
 
@@ -112,7 +125,7 @@ class _Worker:
             try:
                 result = context.run(function, *args)
             except BaseException as caught:  # noqa: BLE001 - handed to whoever waits for the job
-                error = caught
+                error = its_own(caught, cancelled=job.cancelled)
             del context, function, args
             if idle is not _idle:  # the function has returned in a child that it forked: nobody there waits for it
                 return

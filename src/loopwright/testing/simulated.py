@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar, cast
 
 from loopwright.drive.outbox import Outbox
 from loopwright.drive.steps import InContext
+from loopwright.drive.threads import its_own
 from loopwright.errors import RunCancelled
 from loopwright.port import Port, World, pause
 from loopwright.testing.crashing import CrashingSaver
@@ -206,7 +207,11 @@ class SimulationPort(Port):
         def work() -> Any:
             if accident is not None and accident.delay_s:
                 process.sleep(accident.delay_s)
-            result = function()
+            try:
+                result = function()
+            except BaseException as error:
+                fiber = current_fiber.get()
+                raise its_own(error, cancelled=fiber is not None and fiber.cancelled)  # noqa: B904 - mostly the same
             if accident is not None:
                 accident.strike()
             return result
