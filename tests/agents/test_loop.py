@@ -234,6 +234,31 @@ def test_an_empty_reply_is_no_answer(world):
 
 
 @both_worlds
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [{"type": "text", "text": ""}],
+        [{"type": "reasoning", "reasoning": "hm"}],
+        [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": ""}],
+        [""],
+    ],
+    ids=str,
+)
+def test_a_reply_without_words_is_no_answer(world, blocks: list[Any]):
+    result = invoke(create_agent(ScriptedModel(AIMessage(blocks))), world)
+    assert (result.stop_reason, result.final) == ("empty_turn", None)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [{"type": "refusal", "refusal": "No."}, {"type": "image", "base64": "aGk=", "mime_type": "image/png"}],
+    ids=str,
+)
+def test_a_refusal_or_a_picture_is_an_answer(block: dict[str, Any]):
+    assert invoke(create_agent(ScriptedModel(AIMessage([block]))), "sync").stop_reason == "answer"
+
+
+@both_worlds
 def test_a_reply_in_blocks_is_an_answer(world):
     blocks: list[Any] = [{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "yes"}]
     result = invoke(create_agent(ScriptedModel(AIMessage(blocks))), world)

@@ -15,6 +15,7 @@ from loopwright.agents.stop import NOTICE_KEY, notice
 from loopwright.errors import UsageError
 from loopwright.graph.events import LimitReached
 from loopwright.messages import AIMessage, AnyMessage, ToolMessage
+from loopwright.messages.plain import is_dict
 
 if TYPE_CHECKING:
     from loopwright.agents.asking import Asker, Reply
@@ -79,19 +80,29 @@ class Ending:
 
     def reason(self, reply: AIMessage) -> str:
         """Why a run ends whose last reply asks for no tool."""
-        if reply.text or reply.content:
+        if _says_something(reply):
             return "answer"
         return "malformed_turn" if is_malformed(reply) else "empty_turn"
 
 
 def is_malformed(reply: AnyMessage) -> bool:
     """Whether a reply says nothing because the model or its provider failed, not because it has nothing to say."""
-    if not isinstance(reply, AIMessage) or reply.content or reply.tool_calls or reply.invalid_tool_calls:
+    if not isinstance(reply, AIMessage) or reply.tool_calls or reply.invalid_tool_calls or _says_something(reply):
         return False
     metadata = reply.response_metadata
     words = [str(metadata.get(key) or "").lower() for key in ("finish_reason", "raw_finish_reason")]
     return any("malformed" in word or word in _FAILED for word in words)
 
+
+def _says_something(reply: AIMessage) -> bool:
+    """Whether a reply is for its reader: words, a refusal, a picture. What the model has only thought is not."""
+    if reply.content.__class__ is str or not reply.content:
+        return bool(reply.content)
+    return bool(reply.text) or any(is_dict(part) and part.get("type") not in _NO_WORDS for part in reply.content)
+
+
+_NO_WORDS: Final = frozenset({None, "text", "output_text", "input_text", "reasoning", "thinking", "redacted_thinking"})
+"""Types of blocks that say nothing, where none of them has text."""
 
 _FAILED: Final = frozenset({"error", "other", "unexpected_tool_call", "failed", "unknown"})
 
