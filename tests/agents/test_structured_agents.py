@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
 from loopwright.agents import create_agent
 from loopwright.agents.structured_output import (
@@ -319,3 +319,30 @@ def test_an_answer_is_still_one_when_the_run_was_broken_off_behind_it(world):
         invoke(agent(ScriptedModel(call("Place", city="Oslo"))), world, config=thread())
     result = invoke(agent(ScriptedModel("never")), world, None, thread())
     assert (result["structured_response"], result.stop_reason) == (Place(city="Oslo"), "structured_answer")
+
+
+class Listed(BaseModel):
+    """A place that is on a list."""
+
+    city: str
+
+    @field_validator("city")
+    @classmethod
+    def on_the_list(cls, city: str) -> str:
+        return {"Oslo": "Oslo", "Rome": "Roma"}[city]
+
+
+@both_worlds
+def test_what_a_validator_raises_goes_back_to_the_model(world):
+    model = ScriptedModel(call("Listed", city="Atlantis"), call("Listed", city="Rome"))
+    result = invoke(create_agent(model, response_format=ToolStrategy(Listed)), world)
+    assert "does not fit: KeyError: 'Atlantis'" in result["messages"][2].text
+    assert result["structured_response"] == Listed(city="Rome")
+
+
+@both_worlds
+def test_what_a_validator_raises_is_the_error_of_a_provider_s_answer(world):
+    agent = create_agent(ScriptedModel('{"city": "Atlantis"}'), response_format=ProviderStrategy(Listed))
+    with pytest.raises(StructuredOutputValidationError, match="KeyError: 'Atlantis'") as raised:
+        invoke(agent, world)
+    assert isinstance(raised.value.source, KeyError)

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from loopwright.errors import OutputParserException, UsageError
 from loopwright.messages import AIMessage
@@ -171,3 +171,19 @@ def test_what_is_no_schema(schema: Any, words: str) -> None:
 def test_an_unknown_method_names_those_there_are() -> None:
     with pytest.raises(UsageError, match="'function_calling', 'json_schema', 'json_mode'"):
         ScriptedModel().with_structured_output(Place, method="magic")
+
+
+def test_what_a_validator_raises_is_an_answer_that_does_not_fit():
+    class Listed(BaseModel):
+        city: str
+
+        @field_validator("city")
+        @classmethod
+        def on_the_list(cls, city: str) -> str:
+            return {"Oslo": "Oslo"}[city]
+
+    model = ScriptedModel(call("Listed", city="Atlantis"), call("Listed", city="Atlantis"))
+    with pytest.raises(OutputParserException, match="does not fit Listed: KeyError: 'Atlantis'"):
+        model.with_structured_output(Listed).invoke("Where?")
+    answer: Any = model.with_structured_output(Listed, include_raw=True).invoke("Where?")
+    assert (answer["parsed"], type(answer["parsing_error"])) == (None, OutputParserException)

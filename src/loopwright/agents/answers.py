@@ -135,7 +135,7 @@ class AnswerPlan:
             name, args = answers[0]["name"], answers[0]["args"]
             try:
                 value = self._validated(name, args)
-            except ValueError as problem:
+            except Exception as problem:  # noqa: BLE001 - a validator of the user's may raise anything
                 error: StructuredOutputError = StructuredOutputValidationError(name, problem, message)
             else:
                 result = _result(answers[0], self._accepted(args))
@@ -198,7 +198,7 @@ class AnswerPlan:
                 continue  # any object would do
             try:
                 value = self._validated(name, _object_in(message.text))
-            except ValueError as problem:
+            except Exception as problem:  # noqa: BLE001 - a validator of the user's may raise anything
                 if provider:
                     return Outcome(error=StructuredOutputValidationError(name, _explained(problem, message), message))
             else:
@@ -313,7 +313,7 @@ def _object_in(text: str) -> Any:
     return cast("dict[str, Any]", found)
 
 
-def _explained(problem: ValueError, message: AIMessage) -> ValueError:
+def _explained(problem: Exception, message: AIMessage) -> Exception:
     """The problem, with the reason why the reply may be no answer at all."""
     reason = message.response_metadata.get("finish_reason")
     if reason in ("length", "content_filter", "refusal"):

@@ -83,7 +83,7 @@ def _sentence_of(error: Exception) -> str:
     """A validator's words without its decoration: each place, what is wrong with it, and what stood there."""
     problems: Any = getattr(error, "errors", None)
     if not callable(problems):
-        return str(error)
+        return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
     return "; ".join(_problem(each) for each in cast("list[dict[str, Any]]", problems()))
 
 

@@ -77,7 +77,7 @@ class StructuredModel(ChatCall[Out], Generic[Out]):
             data = _json_in(answer, name)
         try:
             return schemas.validate(self.schema, data)
-        except ValueError as error:
+        except Exception as error:  # a validator of the user's may raise anything
             raise OutputParserException(
                 f"The answer does not fit {name}: {_reasons(error)}. It was {data!r}."
             ) from error
@@ -135,7 +135,7 @@ def _json_in(answer: AIMessage, name: str) -> Any:
         text = text.partition("\n")[2].rpartition("```")[0].strip()
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         said = repr(text) if len(text) <= 200 else f"{text[:200]!r}..."
         reason = answer.response_metadata.get("finish_reason")
         ended = f" (it ended with {reason!r})" if reason not in (None, "stop", "tool_calls") else ""
@@ -143,13 +143,13 @@ def _json_in(answer: AIMessage, name: str) -> Any:
         raise OutputParserException(words) from None
 
 
-def _reasons(error: ValueError) -> str:
+def _reasons(error: Exception) -> str:
     """Each field and what is wrong with it, from pydantic's error."""
     listed: Any = getattr(error, "errors", None)
-    if listed is None:
-        return str(error)
+    if not callable(listed):
+        return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
     parts: list[str] = []
-    for one in listed(include_url=False, include_context=False, include_input=False):
+    for one in cast("list[Any]", listed(include_url=False, include_context=False, include_input=False)):
         where = ".".join(str(step) for step in one["loc"])
         parts.append(f"{where}: {one['msg']}" if where else str(one["msg"]))
     return "; ".join(parts)
