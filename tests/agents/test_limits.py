@@ -6,6 +6,7 @@ import json
 import pickle
 import re
 import threading
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -116,6 +117,29 @@ def test_B109_a_forced_last_call_does_not_lift_the_limit():
 
 
 # -- tokens, cost, time ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cost", ["free", float("nan"), float("inf"), -1.0, [], {}])
+def test_a_cost_that_is_none_counts_as_unknown(cost: Any):
+    budget = Budget(Limits(cost=1))
+    assert budget.after_model(reply((1, 1), cost=cost)) == Reached("cost", None, 1)
+    assert Budget().after_model(reply((1, 1), cost=cost)) is None
+
+
+@pytest.mark.parametrize("cost", ["0.5", Decimal("0.5"), 0.5])
+def test_a_cost_counts_in_whatever_form_it_comes(cost: Any):
+    budget = Budget(Limits(cost=1))
+    assert [budget.after_model(reply((1, 1), cost=cost)) for _ in range(2)] == [None, Reached("cost", 1.0, 1)]
+
+
+def test_counts_of_tokens_are_read_in_whatever_form_they_come():
+    budget = Budget(Limits(tokens=20))
+    odd: Any = {"input_tokens": "7", "output_tokens": 3.0, "total_tokens": None, "input_token_details": {"audio": "x"}}
+    assert budget.after_model(AIMessage("ok", usage_metadata=odd)) is None
+    assert budget.usage == {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
+    unreadable: Any = {"input_tokens": "many", "output_tokens": float("nan"), "input_token_details": "none"}
+    budget.after_model(AIMessage("some words to be estimated", usage_metadata=unreadable))
+    assert budget.tokens > 10
 
 
 def test_tokens_are_summed_with_their_details():

@@ -18,12 +18,14 @@ from __future__ import annotations
 import time
 from _thread import RLock
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from msgspec import Struct, StructMeta, structs
 
 from loopwright.agents.repeating import FEW, Seen, SeenTurn, digest, found
 from loopwright.errors import LimitReachedError, UsageError
+from loopwright.messages.plain import is_dict
 
 if TYPE_CHECKING:
     from loopwright.graph.engine import Run
@@ -257,8 +259,10 @@ class Budget:
 
         `sent` is what the model was given; it is read only where tokens are limited and the reply does not report any.
         """
-        usage = message.usage_metadata
-        cost = message.response_metadata.get("cost") if self.price is None else self.price(message)
+        usage = _readable(message.usage_metadata)
+        cost: Any = message.response_metadata.get("cost") if self.price is None else self.price(message)
+        if cost.__class__ is not float or not 0 <= cost < inf:
+            cost = _amount(cost)
         estimated = 0
         if usage is None and any(budget.limits.tokens is not None for budget in self.chain):
             estimated = _estimate(message, sent)
@@ -578,9 +582,30 @@ def _left(allowed: float | None, used: float) -> float | None:
     return None if allowed is None else max(allowed - used, 0)
 
 
-def _add(sums: dict[str, int], details: Mapping[str, Any], sign: int = 1) -> None:
-    for name, count in details.items():
-        if count:
+def _amount(cost: Any) -> float | None:
+    """A cost as it was reported; None if it is none, or no amount at all."""
+    try:
+        amount = float(cost)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return amount if 0 <= amount < inf else None
+
+
+def _readable(usage: Any) -> dict[str, Any] | None:
+    """Reported usage with integers for counts; None where there are none, so that the reply counts as one without."""
+    if usage is None or all(usage.get(name).__class__ is int for name in _COUNTS):  # nearly always
+        return usage
+    counts = {name: _amount(usage.get(name)) for name in _COUNTS}
+    known = {name: int(count) for name, count in counts.items() if count is not None}
+    return {**{name: value for name, value in usage.items() if name not in _COUNTS}, **known} if known else None
+
+
+_COUNTS: Final = ("input_tokens", "output_tokens", "total_tokens")
+
+
+def _add(sums: dict[str, int], details: Any, sign: int = 1) -> None:
+    for name, count in details.items() if is_dict(details) else ():
+        if count and isinstance(count, int):
             sums[name] = sums.get(name, 0) + sign * count
 
 

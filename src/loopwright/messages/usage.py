@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from loopwright.messages.blocks import UsageMetadata
 
-__all__ = ["add_usage"]
+__all__ = ["add_usage", "total_of"]
 
 _DETAILS = ("input_token_details", "output_token_details")
 
@@ -26,10 +26,15 @@ def add_usage(left: UsageMetadata | None, right: UsageMetadata | None) -> UsageM
     total = _add_numbers(left, right)
     for usage in (left, right):
         if "total_tokens" not in usage:
-            total["total_tokens"] = (
-                total.get("total_tokens", 0) + usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
-            )
+            known: Any = total.get("total_tokens")
+            total["total_tokens"] = (known if isinstance(known, (int, float)) else 0) + total_of(usage)
     return cast("UsageMetadata", total)
+
+
+def total_of(usage: Mapping[str, Any]) -> Any:
+    """Input plus output; what is no number counts as nothing."""
+    counts = (usage.get("input_tokens"), usage.get("output_tokens"))
+    return sum(count for count in counts if isinstance(count, (int, float)))
 
 
 def _add_numbers(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 from loopwright.errors import InvalidResponseError, UsageError
 from loopwright.messages import AIMessage, AIMessageChunk, message_chunk_to_message, with_id
 from loopwright.messages.plain import json_text
+from loopwright.messages.usage import total_of
 from loopwright.models.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 __all__ = ["Method", "Methods", "chunk_of", "message_of", "methods_of", "settled"]
@@ -187,6 +188,6 @@ def settled(message: AIMessage, new_id: Callable[[], str]) -> AIMessage:
     """The answer as everybody may rely on it: with an id, and a usage whose total is there."""
     usage: Any = message.usage_metadata
     if usage is not None and usage.get("total_tokens") is None:
-        total = (usage.get("input_tokens") or 0) + (usage.get("output_tokens") or 0)
+        total = total_of(usage)
         message = message.model_copy(update={"usage_metadata": {**usage, "total_tokens": total}})
     return message if message.id is not None else with_id(message, new_id())
