@@ -9,7 +9,7 @@ from inline_snapshot import snapshot
 from loopwright import errors
 from loopwright.messages import AIMessage
 from loopwright.models.openai_chat.response import parse_response, usage_of
-from loopwright.models.wire_errors import Peer
+from loopwright.models.wire_errors import Peer, from_response
 from tests.models.loopback import chat_answer
 
 PEER = Peer("acme", "https://api.acme.test/v1")
@@ -387,3 +387,11 @@ def test_broken_characters():
     """A lone surrogate, NaN and bytes that are no UTF-8 must not cost the answer."""
     message = parse_response(b'{"choices": [{"message": {"content": "a\\ud83d b\xff"}}], "x": NaN}', PEER)[0]
     assert message.text == "a\ud83d b\ufffd"
+
+
+@pytest.mark.parametrize("depth", [5_000, 200_000])
+def test_json_that_is_nested_too_deeply_is_no_answer(depth):
+    with pytest.raises(errors.InvalidResponseError, match="no chat completion"):
+        parse_response(b'{"choices": ' + b"[" * depth + b"]" * depth + b"}", PEER)
+    error = from_response(PEER, 500, {}, b'{"error": ' + b"[" * depth + b"]" * depth + b"}")
+    assert isinstance(error, errors.ServerError)

@@ -459,3 +459,9 @@ def test_an_error_in_place_of_a_stream():
     assert stream.feed(b'{"error": {"message": "slow down", "code": 429}}') == []
     with pytest.raises(errors.RateLimitError, match="slow down"):
         stream.close()
+
+
+def test_an_event_that_is_nested_too_deeply_is_no_part_of_an_answer():
+    deep = b'data: {"choices": ' + b"[" * 5_000 + b"]" * 5_000 + b"}\n\n"
+    with pytest.raises(errors.InvalidResponseError, match="no part of a chat completion"):
+        ChatStream(PEER).feed(deep)

@@ -21,13 +21,16 @@ _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
 def loads(data: bytes | str) -> Any:
-    """The value in `data`. Raises `ValueError` where it is no JSON."""
+    """The value in `data`. Raises `ValueError` where it is no JSON, or nested so deeply that nobody can read it."""
     try:
-        return _decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        import json
+        try:
+            return _decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            import json
 
-        return json.loads(data.decode("utf-8", "replace") if isinstance(data, bytes) else data)
+            return json.loads(data.decode("utf-8", "replace") if isinstance(data, bytes) else data)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def dumps(value: Any) -> bytes:

@@ -151,7 +151,7 @@ class ChatStream:
     def _take(self, name: bytes, data: bytes, chunks: list[AIMessageChunk]) -> None:
         try:
             event = _decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             word = data.strip()
             if word == b"[DONE]":
                 chunks.append(self._last())
