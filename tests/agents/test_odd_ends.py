@@ -7,13 +7,19 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 
-from loopwright.agents import create_agent
+from loopwright.agents import AgentState, create_agent
 from loopwright.checkpoint.memory import InMemorySaver
 from loopwright.errors import InvalidUpdateError, RunCancelled, UsageError
 from loopwright.graph import StateGraph
-from loopwright.messages import AIMessage, HumanMessage, convert_to_openai_messages, count_tokens_approximately
-from loopwright.testing import ScriptedModel
-from loopwright.tools import tool
+from loopwright.messages import (
+    AIMessage,
+    HumanMessage,
+    ToolMessage,
+    convert_to_openai_messages,
+    count_tokens_approximately,
+)
+from loopwright.testing import ScriptedModel, call
+from loopwright.tools import ToolRuntime, tool
 from loopwright.types import Command
 from tests.agents.worlds import World, both_worlds, invoke, is_valid, shown, stream, thread
 
@@ -119,3 +125,66 @@ def test_a_cancelled_task_says_so_under_asyncio():
 
     asyncio.run(main())
     assert "may have had effects" in agent.get_state(thread()).values["messages"][2].text
+
+
+def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+@both_worlds
+@pytest.mark.parametrize("durability", ["sync", "async", "exit", None])
+def test_a_call_that_raised_is_not_called_not_run(world: World, durability: Any):
+    @tool
+    def ship() -> str:
+        """Ship."""
+        raise ConnectionError("down")
+
+    script = ScriptedModel([call("pay"), call("ship")], "fine")
+    saver = None if durability is None else InMemorySaver()
+    agent = create_agent(script, [pay, ship], handle_tool_errors=False, checkpointer=saver)
+    options = {} if durability is None else {"durability": durability}
+    with pytest.raises(ConnectionError) as raised:
+        invoke(agent, world, config=thread(), **options)
+    words = ["paid", "It is not known whether this call ran to its end: it may have had effects"]
+    said = raised.value.state["messages"][2:]  # type: ignore[attr-defined]
+    assert [text.partition(",")[0] for _, text in shown(said)] == words
+    if saver is not None:
+        said = invoke(agent, world, "again", thread(), **options)["messages"][2:4]
+        assert [text.partition(",")[0] for _, text in shown(said)] == words
+
+
+def refuse(old: Any, new: Any) -> Any:
+    """A reducer that takes one value only."""
+    if new != "fine":
+        raise RuntimeError("not that")
+    return new
+
+
+class Plain(AgentState):
+    """A key that two cannot write, and one whose reducer raises."""
+
+    k: str
+    picky: Annotated[str, refuse]
+
+
+@both_worlds
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize(("key", "values"), [("k", ["a", "b"]), ("picky", ["fine", "wrong"])])
+def test_results_of_calls_outlive_a_step_that_cannot_be_joined(world: World, key: str, values: list[str], kept: bool):
+    @tool
+    def put(value: str, runtime: ToolRuntime) -> Command[Any]:
+        """Put."""
+        result = ToolMessage(f"put {value}", tool_call_id=runtime.tool_call_id or "")
+        return Command(update={key: value, "messages": [result]})
+
+    script = ScriptedModel([call("pay"), *(call("put", value=value) for value in values)], "fine")
+    saver = InMemorySaver() if kept else None
+    agent = create_agent(script, [pay, put], state_schema=Plain, checkpointer=saver)
+    with pytest.raises((InvalidUpdateError, RuntimeError)) as raised:
+        invoke(agent, world, config=thread())
+    state: Any = raised.value.state  # type: ignore[attr-defined]
+    results = ["paid", *(f"put {value}" for value in values)]
+    assert ([m.text for m in state["messages"][2:]], state.get(key)) == (results, "fine" if key == "picky" else None)
+    if kept:
+        assert results == [m.text for m in invoke(agent, world, "again", thread())["messages"][2:-2]]

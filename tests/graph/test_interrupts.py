@@ -14,7 +14,7 @@ from loopwright.types import interrupt
 from tests.graph.worlds import Counted, Log, Once, World, both_worlds, chain, side_by_side, thread
 
 
-def asks(*questions: str) -> Any:
+def asks(*questions: Any) -> Any:
     """A node that asks one question after the other and writes the answers."""
 
     def node(state: Any) -> Any:

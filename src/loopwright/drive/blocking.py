@@ -128,7 +128,7 @@ class BlockingPort(StandingPort):
         if timeout_s is None and self.here:
             try:
                 return copy_context().run(function, *args, **kwargs)
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - raised again
                 raise _its_own(error)  # noqa: B904 - mostly the very same
         return await self._join(lambda _: start(lambda: function(*args, **kwargs)), timeout_s)
 
@@ -151,7 +151,7 @@ class BlockingPort(StandingPort):
                     await pausing
                 elif job is not None and job.cancelled:
                     raise RunCancelled
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised again
             raise _its_own(error)  # noqa: B904 - mostly the very same
         finally:
             close = getattr(source, "close", None)
@@ -203,7 +203,7 @@ class BlockingPort(StandingPort):
         if not is_async and self.here:
             try:
                 return copy_context().run(hook, *args, _handler_here(inner))
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - raised again
                 raise _its_own(error)  # noqa: B904 - mostly the very same
 
         def begin(desk: Counter) -> Job:

@@ -42,7 +42,9 @@ async def _leave(run: Run, error: BaseException) -> None:
             with suppress(Exception):  # the saver may be what has failed
                 await keep_account(run)
         if isinstance(error, LoopwrightError) or not hasattr(error, "state"):
-            mended = repair(state) if repair else {}
+            close = run.graph.close
+            begun = [task.input for task in run.tasks if task.begun and not task.done]
+            mended = close(state, begun=begun, cancelled=False) if close else repair(state) if repair else {}
             with suppress(Exception):  # an exception class of the user's may refuse attributes
                 error.state = run.public({**state, **mended})  # type: ignore[attr-defined]
     elif run.claim is not None and repair is not None:

@@ -9,6 +9,7 @@ the only task, else its own part. Whatever breaks a run off, what is on record a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 from msgspec import Struct
@@ -180,9 +181,20 @@ def joined(
 ) -> tuple[dict[str, Any], set[str]]:
     """A state with what ended tasks of its unfinished step wrote, and the keys that changed.
 
-    Where their writes cannot be joined, which is what broke the step off, it is the state before it.
+    Where their writes to a key cannot be joined, which may be what broke the step off, the rest is: of such a key, each
+    write that its reducer takes; without a reducer it stays what it was before.
     """
+    wrote = [(name, list(writes)) for name, writes in ended]
     try:
-        return fold(channels, state, ended)
+        return fold(channels, state, wrote)
     except Exception:  # noqa: BLE001 - a reducer of the user's may raise anything; the run that met it has told
-        return state, set()
+        pass
+    changed: set[str] = set()
+    for key, channel in channels.items():
+        own = [(name, [write for write in writes if write[0] == key]) for name, writes in wrote]
+        single = [(name, [write]) for name, writes in own for write in writes]
+        for part in [own] if channel.reducer is None else [[one] for one in single]:
+            with suppress(Exception):
+                state, new = fold(channels, state, part)
+                changed |= new
+    return state, changed

@@ -209,7 +209,7 @@ class SimulationPort(Port):
                 process.sleep(accident.delay_s)
             try:
                 result = function()
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - raised again
                 fiber = current_fiber.get()
                 raise its_own(error, cancelled=fiber is not None and fiber.cancelled)  # noqa: B904 - mostly the same
             if accident is not None:
