@@ -101,7 +101,6 @@ WORKS: dict[str, Callable[[Any, int], Any]] = {
     "save again": lambda saver, claim: saver.save(record("c2", "c1", values={"n": 3}), None, claim),
     "save below": lambda saver, claim: saver.save(record("d1", ns="tools:7", values={"n": 3}), None, claim),
     "save writes": lambda saver, claim: saver.save_writes("t", "", "c2", "7", [("messages", [LONGER[1]])], claim),
-    "release": lambda saver, claim: saver.release("t", claim),
     "put": lambda saver, _: saver.save(record("c3", "c2", values={"messages": LONGER})),
     "put into a new thread": lambda saver, _: saver.save(record("c1", None, "u", values={"messages": LONGER})),
     "put writes": lambda saver, _: saver.save_writes("t", "", "c2", "7", [("n", 1)]),
