@@ -9,7 +9,8 @@ TESTS = Path(__file__).resolve().parent.parent / "tests"
 TABLE = TESTS / "faults" / "README.md"
 SUITE = TESTS.parent / "src" / "loopwright" / "checkpoint" / "conformance"
 """Tests that are part of the product."""
-NAMED = re.compile(r"^(?:    )?(?:async )?def test_(B\d+)_", re.MULTILINE)
+NAMED = re.compile(r"^(?:    )?(?:async )?def test_(?:(?=B\d+_)|.*# (?=B\d+$))(B\d+)", re.MULTILINE)
+"""In the name of a test; in the suite that savers' authors run, beside it."""
 ROW = re.compile(r"^\| (B\d+) \| (.*) \| .* \|$", re.MULTILINE)
 
 

@@ -8,7 +8,7 @@ class TestBytesSaver(SaverConformance):
     """The conformance suite itself, on a saver that another process could open."""
 
     many = 500
-    test_B127_a_store_grows_with_what_was_said = None  # it keeps each value in full  # pyright: ignore[reportAssignmentType]
+    test_a_store_grows_with_what_was_said = None  # it keeps each value in full  # pyright: ignore[reportAssignmentType]
     test_a_message_is_counted_once = None  # the same  # pyright: ignore[reportAssignmentType]
 
     def make_saver(self, folder):

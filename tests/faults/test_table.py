@@ -10,6 +10,8 @@ import pytest
 HERE = Path(__file__).parent
 TESTS = HERE.parent
 ROW = re.compile(r"^\| (B\d+) \| .* \| (.*) \|$", re.MULTILINE)
+NAMED = re.compile(r"^(?:    )?(?:async )?def test_(?:(?=B\d+_)|.*# (?=B\d+$))(B\d+)", re.MULTILINE)
+"""In the name; in the suite that savers' authors run, beside it."""
 ROWS: dict[str, str] = dict(ROW.findall((HERE / "README.md").read_text(encoding="utf-8")))
 SUITE = TESTS.parent / "src" / "loopwright" / "checkpoint" / "conformance"
 """Tests that are part of the product: our savers run them."""
@@ -20,9 +22,7 @@ def where_tested() -> dict[str, set[str]]:
     """Number -> files with a test of it."""
     found: dict[str, set[str]] = {}
     for path in sorted([*TESTS.rglob("*.py"), *SUITE.rglob("*.py")]):
-        for number in re.findall(
-            r"^(?:    )?(?:async )?def test_(B\d+)_", path.read_text(encoding="utf-8"), re.MULTILINE
-        ):
+        for number in NAMED.findall(path.read_text(encoding="utf-8")):
             where = path.relative_to(SUITE.parent if path.is_relative_to(SUITE) else TESTS)
             found.setdefault(number, set()).add(where.as_posix())
     return found

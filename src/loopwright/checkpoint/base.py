@@ -9,14 +9,20 @@ every saver keeps:
   each later `save` and `save_writes`; once somebody else has claimed the thread, or has written to it without a
   claim, they raise. A claim is a fence, not a lock: nothing waits for it and nothing has to give it back, so after
   a crash the next resume loads and claims anew.
+- **Told in words.** Errors name the thread and what else they are about: the run that was first, by its `run_id`; the
+  checkpoint or thread that is not there. `checkpoint/words.py` makes them.
 - **Isolated.** What is stored is never changed by what a caller does to the object it gave or was given.
-- **Refused early.** What cannot be stored raises `UnstorableError` with the path to it; nothing of that call is kept.
+- **Refused early.** What cannot be stored raises `UnstorableError` with the path to it (`state["cart"][1]`,
+  `metadata["user"]`); nothing of that call is kept. The codec, and `plain_copy` for values in memory, raise it.
   A class of the user's is stored when `registry` has it.
 - **Loading runs no code.** What names a class that `registry` has not stands as `Unreadable` where it was, and is
   listed in `Record.unreadable`.
 - **Asked by name.** A thread id is a str. What a caller may have mistaken for one is refused in words, by
   `check_thread_id`: a config that was given to `delete_thread` must not delete nothing in silence.
 - **Newest first.** `walk` goes by the order of saving, over all branches, and holds no lock while its reader thinks.
+  What is deleted meanwhile no longer appears.
+- **Names are names.** Ids of threads, checkpoints and tasks, namespaces and names of channels are any text, told apart
+  to the last character; a store that cannot hold one refuses it. So is `created_at`.
 
 A saver writes the plain methods. Those beginning with `a` call them: at once if the saver is `instant`, else on a
 helper thread; a saver that can do better overrides them. Every method may be called from any thread. Under asyncio a
@@ -150,8 +156,12 @@ class BaseCheckpointSaver(ABC):
         """Store a checkpoint and make it the head of its namespace; its `writes` are stored with it.
 
         `changed` names the channels that differ from the parent's (one that `record.values` lacks is dropped);
-        None, or a parent that is not stored: all. Saving an id again replaces it. Without `claim` the write takes the
-        thread over from whoever has claimed it. Raises `ThreadConflictError`, `UnstorableError`.
+        None, or a parent that is not stored: all. Saving an id again replaces it, but it keeps what tasks have written
+        (of those that `record.writes` has, the new words count) and its place in the order of saving; it is the head
+        again. `record.versions` are kept for the channels they name; where there are none, the saver counts.
+
+        Without `claim` the write takes the thread over from whoever has claimed it. Raises `ThreadConflictError`,
+        `UnstorableError`.
         """
 
     @abstractmethod
@@ -164,7 +174,11 @@ class BaseCheckpointSaver(ABC):
         writes: Sequence[tuple[str, Any]],
         claim: int | None = None,
     ) -> None:
-        """Store what a task of that checkpoint has written, in place of what the same task had written before."""
+        """Store what a task of that checkpoint has written, in place of what the same task had written before.
+
+        Without `claim` it takes the thread over, as `save` does. Raises `UsageError` if there is no such checkpoint,
+        and makes no thread then; `ThreadConflictError`, `UnstorableError`.
+        """
 
     @abstractmethod
     def walk(
@@ -188,7 +202,10 @@ class BaseCheckpointSaver(ABC):
 
     @abstractmethod
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Make a second thread with the same checkpoints. Raises `UsageError` if there is no source, or a target."""
+        """Make a second thread with the same checkpoints, writes, heads and parents.
+
+        Raises `UsageError` if the source has no checkpoint, or the target has one.
+        """
 
     @abstractmethod
     def prune(
@@ -199,11 +216,16 @@ class BaseCheckpointSaver(ABC):
         keep: int = 1,
         older_than: datetime | None = None,
     ) -> int:
-        """Forget old checkpoints; returns how many.
+        """Forget old checkpoints; returns how many. A thread that does not exist is no error.
 
-        `keep_latest` leaves the newest `keep` of each namespace with all their writes, so a paused run still resumes;
-        nested namespaces go once their task is done and the thread is not waiting. `delete` is `delete_thread` for
-        each. With `older_than` only checkpoints created before that moment go.
+        `keep_latest` leaves the newest `keep` of each namespace with all their writes, so a paused run still resumes,
+        and the head, even if `keep` others were saved after it; nested namespaces (with a colon in their name) go once
+        their task is done and the thread is not waiting. `delete` is `delete_thread` for each. With `older_than`, which
+        has a time zone, only checkpoints created before that moment go: the head, too, with `delete`, and then the
+        newest that is left is the head. One whose `created_at` is no moment with a time zone is not older.
+
+        The `parent_id` of what is left is that of the nearest ancestor that is left, None if there is none. A run under
+        way may go on saving. Raises `UsageError` for arguments that mean nothing: `words.check_prune`.
         """
 
     @abstractmethod
@@ -245,7 +267,10 @@ class BaseCheckpointSaver(ABC):
         metadata: CheckpointMetadata,
         new_versions: Mapping[str, Any] | None = None,
     ) -> RunnableConfig:
-        """Store a checkpoint of somebody else's making, in full; returns the config that reads it."""
+        """Store a checkpoint of somebody else's making, in full; returns the config that reads it.
+
+        Its `channel_versions` (`new_versions` last) and `versions_seen` come back as they were given.
+        """
         record = _record_from(config, checkpoint, metadata, new_versions, self)
         self.save(record)
         return config_of(record)

@@ -150,10 +150,11 @@ class Codec:
         self, blobs: Sequence[bytes], path: str, lost: list[Unreadable], at: int = 0
     ) -> list[BaseMessage]:
         """Many of them, in one go where all are plain; the first is the message `at` of the list in `path`."""
-        if {blob[:2] for blob in blobs} == {_VALUE}:
+        bodies = b"".join([blob.removeprefix(_VALUE) for blob in blobs])
+        if sum(map(len, blobs)) - len(bodies) == len(blobs) * len(_VALUE):  # each had it
             head = b"\xdd" + len(blobs).to_bytes(4, "big")  # of a list in msgpack
             try:
-                return decode_straight_list(head + b"".join([blob[2:] for blob in blobs]))
+                return decode_straight_list(head + bodies)
             except _BROKEN:  # one of them is: the slow way tells which
                 pass
         return [self.decode_message(blob, f"{path}[{index}]", lost) for index, blob in enumerate(blobs, at)]

@@ -9,10 +9,11 @@ from typing import Any, Final, NamedTuple
 
 from loopwright.checkpoint.base import SizeReport, Strategy
 from loopwright.checkpoint.drafts import MESSAGE, VALUE, entries_from
+from loopwright.checkpoint.known import Mark
 from loopwright.checkpoint.layout import NUMBER_BITS, TASK_BITS, Ranges, body_from, ranges_in, time_from
 from loopwright.checkpoint.reading import marks
 from loopwright.checkpoint.rows import Rows, Thread, has_checkpoints
-from loopwright.checkpoint.sql import COMMIT, Deed, Row, Sql, Work
+from loopwright.checkpoint.sql import COMMIT, Deed, Row, Sql, Tried, Work
 from loopwright.checkpoint.words import check_prune, check_thread_id, is_older, no_source, target_exists
 
 __all__ = ["Keeping"]
@@ -59,14 +60,16 @@ class Keeping:
     def copy(self, source_thread_id: str, target_thread_id: str) -> Deed[None]:
         for thread_id in (source_thread_id, target_thread_id):
             check_thread_id(thread_id, "copy_thread")
-        return partial(self._copy, source_thread_id, target_thread_id)
+        return partial(self._copy, source_thread_id, target_thread_id, Tried[int]())
 
-    def _copy(self, source_thread_id: str, target_thread_id: str) -> Work[None]:
+    def _copy(self, source_thread_id: str, target_thread_id: str, tried: Tried[int]) -> Work[None]:
         source = yield from self._rows.find(source_thread_id)
         if source is None or not (yield from has_checkpoints(source)):
             raise no_source(source_thread_id)
         target = yield from self._rows.find(target_thread_id)
         if target is not None:
+            if target.number == tried.last:
+                return
             if (yield from has_checkpoints(target)):
                 raise target_exists(target_thread_id)
             yield from _erase(target)  # claimed, and nothing saved: the claim counts no more
@@ -112,6 +115,7 @@ class Keeping:
         target.take_numbers_of(source)
         target.fence += 1
         yield from target.close()
+        tried.last = target.number
         yield COMMIT
 
     # --- pruning ----------------------------------------------------------------
@@ -121,28 +125,36 @@ class Keeping:
     ) -> list[Deed[int]]:
         """One deed for each thread, so that none is held while another is looked through."""
         listed = check_prune(thread_ids, strategy, keep, older_than)
-        return [partial(self._prune, id, 0 if strategy == "delete" else keep, older_than) for id in listed]
+        keep = 0 if strategy == "delete" else keep
+        return [partial(self._prune, id, keep, older_than, Tried[tuple[Mark, int]]()) for id in listed]
 
-    def _prune(self, thread_id: str, keep: int, older_than: datetime | None) -> Work[int]:
+    def _prune(
+        self, thread_id: str, keep: int, older_than: datetime | None, tried: Tried[tuple[Mark, int]]
+    ) -> Work[int]:
         thread = yield from self._rows.find(thread_id)
+        before, removed = tried.last or (None, 0)
+        if before is not None and thread is not None and thread.mark == before:
+            removed = 0  # it is as it was: what was tried has not come to be
         if thread is None:
-            return 0
+            return removed
         spaces = yield Sql("SELECT number, ns, head FROM loopwright_spaces WHERE thread = ?", (thread.number,))
         over = yield from self._is_over(spaces)
-        removed = 0
-        left = 0
+        mark = thread.mark
+        gone = left = 0
         for number, ns, head in spaces:
             # A namespace with a colon belongs to one task; once the thread waits for nothing, that task is done.
-            gone, stay = yield from _prune_space(number, head, 0 if over and ":" in ns else keep, older_than)
-            removed += gone
+            went, stay = yield from _prune_space(number, head, 0 if over and ":" in ns else keep, older_than)
+            gone += went
             left += stay
         if not left:
             yield from _erase(thread)
-        elif removed:
+        elif gone:
             yield from self._sweep(thread)
             thread.swept += 1
             yield from thread.close()
-        if removed or not left:
+        removed += gone
+        if gone or not left:
+            tried.last = mark, removed
             yield COMMIT
         return removed
 

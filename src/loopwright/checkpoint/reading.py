@@ -269,10 +269,11 @@ def _chain(mark: Mark, numbers: Collection[int]) -> Sql:
 def _in_order(blobs: Mapping[int, bytes], mark: Mark, ranges: Ranges) -> list[bytes]:
     """The bytes of messages, of those that were read by place."""
     origin = mark.thread << NUMBER_BITS
+    found: list[bytes] = []
     try:
-        return [
-            blobs[place] for start, count in ranges.runs() for place in range(origin + start, origin + start + count)
-        ]
+        for start, count in ranges.runs():
+            found += map(blobs.__getitem__, range(origin + start, origin + start + count))
+        return found
     except KeyError as missing:
         number = missing.args[0] - origin
         raise SaverError(f"message {number} of a checkpoint is not there: the store is damaged.") from None

@@ -4,6 +4,9 @@ How a thread is written to: its row is read (and locked, where others write besi
 added, and last the row of the thread is written back with the fence and the numbers that were given out. A thread's
 fence begins where no other thread's can be, so a run that was under way when its thread was deleted and made anew
 does not take the new one for its own.
+
+A work that comes after one whose COMMIT was not answered finds the row of the thread settled: to lock it, it has waited
+for the other. A claim is known by its number and run, a save by its very bytes, which name cells that no other has.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from loopwright.checkpoint.layout import (
 )
 from loopwright.checkpoint.reading import FOUND, Found, Reader, marks
 from loopwright.checkpoint.record import Record
-from loopwright.checkpoint.sql import COMMIT, Deed, Dialect, Row, Sql, Work
+from loopwright.checkpoint.sql import COMMIT, Deed, Dialect, Row, Sql, Tried, Work
 from loopwright.checkpoint.words import changed_meanwhile, check_thread_id, no_such_checkpoint, taken_over
 
 __all__ = ["PAGE", "Place", "Rows", "Thread", "has_checkpoints"]
@@ -131,6 +134,8 @@ class _Letter(NamedTuple):
     drafts: dict[str, Draft]
     body: Body
     writes: dict[str, list[Written]]
+    tried: Tried[bytes]
+    """The checkpoint's body, as it was about to be committed."""
 
 
 class Rows:
@@ -206,10 +211,12 @@ class Rows:
     # --- claims -----------------------------------------------------------------
 
     def claim(self, thread_id: str, seen: Record | None, run_id: str) -> Deed[int]:
-        return partial(self._claim, thread_id, None if seen is None else seen.fence, run_id)
+        return partial(self._claim, thread_id, None if seen is None else seen.fence, run_id, Tried[int]())
 
-    def _claim(self, thread_id: str, seen: int | None, run_id: str) -> Work[int]:
+    def _claim(self, thread_id: str, seen: int | None, run_id: str, tried: Tried[int]) -> Work[int]:
         thread = yield from self.find(thread_id)
+        if thread is not None and tried.last is not None and (thread.holder, thread.runner) == (tried.last, run_id):
+            return tried.last
         if seen is not None:
             if thread is None or thread.fence != seen:
                 raise changed_meanwhile(thread_id, thread.runner if thread else "")
@@ -222,6 +229,7 @@ class Rows:
         thread.holder = thread.fence
         thread.runner = run_id
         yield from thread.close()
+        tried.last = thread.fence
         yield COMMIT
         return thread.fence
 
@@ -281,7 +289,7 @@ class Rows:
             for name in record.values
             if changed is None or name in changed or record.parent_id is None
         }
-        letter = _Letter(record, None if changed is None else frozenset(changed), claim, values, body, by_task)
+        letter = _Letter(record, None if changed is None else frozenset(changed), claim, values, body, by_task, Tried())
         return partial(self._save, letter)
 
     def _draft(self, record: Record, name: str) -> Draft:
@@ -293,6 +301,10 @@ class Rows:
         assert thread is not None
         own, parent_id = id_of(record.id), None if record.parent_id is None else id_of(record.parent_id)
         space, parent = yield from self._parent(thread, record.ns, parent_id)
+        if letter.tried.last is not None:
+            rows = yield Sql("SELECT body FROM loopwright_checkpoints WHERE space = ? AND id = ?", (space, own))
+            if rows == [(letter.tried.last,)]:
+                return
         known = self.known.written.get((thread.mark, record.ns)) or {}
         cells: dict[str, _Shown] = {}
         lines: dict[Key, Lines] = {}
@@ -310,12 +322,13 @@ class Rows:
         body.cells = cells
         if parent is not None and parent.versions is not None:
             body.versions = self._versions(letter, parent, body)
+        data = letter.tried.last = body_of(body)
         if thread.following is None or written:
-            number = yield from _put(thread, space, own, parent_id, body_of(body))
+            number = yield from _put(thread, space, own, parent_id, data)
             for task, (entries, _) in written.items():
                 yield from _put_writes(number, task, entries)
         else:
-            number = yield from _put_unasked(thread, thread.following, space, own, parent_id, body_of(body))
+            number = yield from _put_unasked(thread, thread.following, space, own, parent_id, data)
         yield from thread.close()
         yield COMMIT
         self._learn(thread, lines)
@@ -348,17 +361,27 @@ class Rows:
         claim: int | None,
     ) -> Deed[None]:
         entries = [self._drafts.written(channel, value) for channel, value in writes]
-        return partial(self._save_writes, thread_id, ns, checkpoint_id, task_id, entries, claim)
+        return partial(self._save_writes, thread_id, ns, checkpoint_id, task_id, entries, claim, Tried[bytes]())
 
     def _save_writes(
-        self, thread_id: str, ns: str, checkpoint_id: str, task_id: str, entries: list[Written], claim: int | None
+        self,
+        thread_id: str,
+        ns: str,
+        checkpoint_id: str,
+        task_id: str,
+        entries: list[Written],
+        claim: int | None,
+        tried: Tried[bytes],
     ) -> Work[None]:
         thread = yield from self._open(thread_id, claim, must_exist=True)
         number = None if thread is None else (yield from self._number(thread, ns, id_of(checkpoint_id)))
         if thread is None or number is None:
             raise no_such_checkpoint(thread_id, checkpoint_id)
+        if tried.last is not None and (yield from _writes_of(number, task_id)) == tried.last:
+            return
         known = self.known.written.get((thread.mark, ns)) or {}
         row, blobs = _numbered_entries(thread, entries, known)
+        tried.last = row
         yield from _put_writes(number, task_id, row)
         yield from thread.close()
         yield COMMIT
@@ -531,6 +554,14 @@ def _put_writes(checkpoint: int, task: str, entries: bytes) -> Work[None]:
         "FROM loopwright_writes WHERE place >= ? AND place < ?) AS those WHERE known = 0",
         (id, entries, inside[0], id, *inside),
     )
+
+
+def _writes_of(checkpoint: int, task: str) -> Work[bytes | None]:
+    rows = yield Sql(
+        "SELECT blob FROM loopwright_writes WHERE place >= ? AND place < ? AND task = ?",
+        (checkpoint << TASK_BITS, (checkpoint + 1) << TASK_BITS, id_of(task)),
+    )
+    return rows[0][0] if rows else None
 
 
 def _within(place: Place) -> tuple[str, tuple[Any, ...]]:

@@ -7,7 +7,9 @@ I/O; a driver runs each in one transaction. Rules of that conversation:
 - `yield COMMIT` says that all is written. The driver goes on only when it will last; if it cannot, it closes the
   generator, or throws the error into it. What a work learns for later works, it learns after that line;
 - a work that only reads never yields `COMMIT`, and wants one snapshot for all that it reads;
-- a `Deed` makes a fresh `Work` each time it is called, so a driver may begin anew as long as nothing is committed.
+- a `Deed` makes a fresh `Work` each time it is called, so a driver may begin anew as long as nothing is committed, and
+  also when it cannot know, because the answer to the COMMIT was lost: a work notes in its deed's `Tried` what it is
+  about to commit, and the next one looks whether that is there, so that nothing is done twice.
 
 Tables, all with the prefix `loopwright_`. A place is `thread << 32 | number`, so that what belongs to a thread lies
 together and is found by one comparison.
@@ -26,7 +28,7 @@ together and is found by one comparison.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from loopwright.errors import SaverError
 
@@ -39,6 +41,7 @@ __all__ = [
     "Dialect",
     "Row",
     "Sql",
+    "Tried",
     "Work",
     "nothing",
     "prepare",
@@ -61,6 +64,16 @@ COMMIT: Final = Sql("COMMIT")
 
 Work: TypeAlias = Generator[Sql, list[Row], T]
 Deed: TypeAlias = Callable[[], Work[T]]
+
+
+class Tried(Generic[T]):
+    """One for each deed: how far its works have come."""
+
+    __slots__ = ("last",)
+
+    def __init__(self) -> None:
+        self.last: T | None = None
+        """By what one recognises what the last work had brought to its COMMIT; None if none has come so far."""
 
 
 class Dialect(NamedTuple):

@@ -1,4 +1,12 @@
-"""What all savers say in the same words, and the checks that they share."""
+"""What all savers say in the same words, and the checks that they share; for the authors of savers, too.
+
+The functions return the error to raise, of the class and with the names that `base.py` asks for:
+
+    if thread.fence != seen.fence:
+        raise changed_meanwhile(thread_id, thread.runner)
+
+`runner` is the `run_id` of the run that has claimed the thread, or had; "" if it was written to without a claim.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +29,7 @@ __all__ = [
 
 
 def changed_meanwhile(thread_id: str, runner: str) -> ThreadConflictError:
-    """The thread is not as this run had read it."""
+    """For `claim`: the thread is not as this run had read it."""
     return ThreadConflictError(
         f"Thread {thread_id!r} was changed by another run{_named(runner)} after this one had read it. "
         "This one has run nothing: call it again, and it goes on from the new state."
@@ -29,7 +37,7 @@ def changed_meanwhile(thread_id: str, runner: str) -> ThreadConflictError:
 
 
 def taken_over(thread_id: str, runner: str) -> ThreadConflictError:
-    """The claim counts no more."""
+    """For `save` and `save_writes`: the claim counts no more."""
     return ThreadConflictError(
         f"Thread {thread_id!r} was taken over by another run{_named(runner)}, or deleted, while this one was "
         "under way. What this one has done since is not saved; the thread is as the other one left it. "
@@ -38,14 +46,17 @@ def taken_over(thread_id: str, runner: str) -> ThreadConflictError:
 
 
 def no_such_checkpoint(thread_id: str, checkpoint_id: str) -> UsageError:
+    """For `save_writes`."""
     return UsageError(f"Thread {thread_id!r} has no checkpoint {checkpoint_id!r} that writes could belong to.")
 
 
 def no_source(thread_id: str) -> UsageError:
+    """For `copy_thread`."""
     return UsageError(f"There is no thread {thread_id!r} to copy.")
 
 
 def target_exists(thread_id: str) -> UsageError:
+    """For `copy_thread`."""
     return UsageError(f"Thread {thread_id!r} exists already. Copy to a new name, or delete_thread() it first.")
 
 
@@ -63,7 +74,7 @@ def check_thread_id(thread_id: Any, call: str) -> None:
 
 
 def check_prune(thread_ids: Iterable[str], strategy: Any, keep: int, older_than: datetime | None) -> list[str]:
-    """The ids as a list. Raises `UsageError` for what `prune` cannot mean."""
+    """For `prune`, at its beginning: the ids as a list. Raises `UsageError` for what it cannot mean."""
     if strategy not in ("keep_latest", "delete"):
         raise UsageError(f'prune(strategy={strategy!r}): write "keep_latest" or "delete".')
     if keep < 1:
@@ -84,7 +95,7 @@ def check_prune(thread_ids: Iterable[str], strategy: Any, keep: int, older_than:
 
 
 def is_older(created_at: str, moment: datetime | None) -> bool:
-    """Whether a checkpoint was created before a moment; None is the end of time."""
+    """For `prune`: whether a checkpoint was created before a moment; None is the end of time."""
     if moment is None:
         return True
     try:

@@ -74,8 +74,9 @@ def test_connections_that_died_unused_are_nobodys_error(server, postgres_url):
     assert server.write(numbers) == [1]
 
 
-def test_a_connection_that_dies_in_a_transaction_is_begun_anew(server, postgres_url):
-    """Nothing was committed, so it may."""
+@pytest.mark.parametrize("asks_once_more", [True, False])
+def test_a_transaction_whose_connection_dies_is_begun_anew(server, postgres_url, asks_once_more):
+    """Before its COMMIT, or with the COMMIT on its way: nothing was committed."""
     ended = []
 
     def work():
@@ -84,24 +85,8 @@ def test_a_connection_that_dies_in_a_transaction_is_begun_anew(server, postgres_
         if not ended:
             with psycopg.connect(postgres_url, autocommit=True) as other:
                 ended.append(other.execute("SELECT pg_terminate_backend(%s, 10000)", (pid,)).fetchone())
-        yield COMMIT
-
-    with pytest.raises(SaverError, match="Whether it has is not known"):
-        server.write(work)  # the COMMIT was on its way
-    server.write(work)
-    assert server.write(numbers) == [1]
-
-
-def test_before_its_commit_it_may_begin_anew(server, postgres_url):
-    ended = []
-
-    def work():
-        pid = yield from answer("SELECT pg_backend_pid()")()
-        yield Sql("INSERT INTO numbers (n) VALUES (1)")
-        if not ended:
-            with psycopg.connect(postgres_url, autocommit=True) as other:
-                ended.append(other.execute("SELECT pg_terminate_backend(%s, 10000)", (pid,)).fetchone())
-        yield from numbers()
+        if asks_once_more:
+            yield from numbers()
         yield COMMIT
 
     server.write(work)

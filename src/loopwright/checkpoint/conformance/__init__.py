@@ -7,7 +7,8 @@
         def reopen(self, saver):
             return MySaver(saver.path)
 
-Needs pytest, and nothing else that Loopwright does not bring.
+Needs pytest, and nothing else that Loopwright does not bring. Each promise is told in `checkpoint/base.py`; of errors
+the class counts, and that they name what they must. A number beside a test (`# B117`) is that of a public fault report.
 """
 
 from __future__ import annotations

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
+import pytest
+
 from loopwright.checkpoint.base import Record
 
-__all__ = ["MOMENT", "Saver", "ids", "loaded", "record", "said"]
+__all__ = ["MOMENT", "Saver", "ids", "loaded", "record", "refused", "said"]
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -28,6 +32,20 @@ def loaded(saver: Saver, thread: str = "t", id: str | None = None) -> Record:
     found = saver.load(thread, "", id)
     assert found is not None
     return found
+
+
+@contextmanager
+def refused(kind: type[Exception], *names: str) -> Generator[None]:
+    """What stands below must raise `kind`, in words of its own choice among which these names are."""
+    with pytest.raises(kind) as caught:
+        yield
+    assert [name for name in names if not _names(str(caught.value), name)] == []
+
+
+def _names(text: str, name: str) -> bool:
+    """Whether a text has a name, and not only as a part of a word."""
+    edges = [r"\b" if edge.isalnum() else "" for edge in (name[0], name[-1])]
+    return re.search(re.escape(name).join(edges), text) is not None
 
 
 def said(history: list[Any] | None) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loopwright.checkpoint.base import Pending
-from loopwright.checkpoint.conformance.records import MOMENT, Saver, ids, record, said
+from loopwright.checkpoint.conformance.records import MOMENT, Saver, ids, record, refused, said
 from loopwright.errors import ThreadConflictError, UsageError
 from loopwright.messages import AIMessage, HumanMessage
 from loopwright.messages.history import add_messages
@@ -27,7 +27,7 @@ class ThreadsConformance:
         seen_by_a, seen_by_b = saver.load("t"), saver.load("t")
 
         claim = saver.claim("t", seen_by_a, "run-a")
-        with pytest.raises(ThreadConflictError, match=r"'t' was changed by another run \(run-a\).* has run nothing"):
+        with refused(ThreadConflictError, "t", "run-a"):
             saver.claim("t", seen_by_b, "run-b")
 
         saver.save(record("c2", "c1"), None, claim)
@@ -41,7 +41,7 @@ class ThreadsConformance:
         seen = saver.load("t")
         saver.save_writes("t", "", "c1", "task", [("n", 1)], claim)
 
-        with pytest.raises(ThreadConflictError):
+        with refused(ThreadConflictError):
             saver.claim("t", seen, "b")
 
     def test_a_writer_that_wakes_late_is_told_and_changes_nothing(self, saver: Saver) -> None:
@@ -51,9 +51,9 @@ class ThreadsConformance:
         new = saver.claim("t", saver.load("t"), "waker")
         saver.save(record("c2", "c1"), None, new)
 
-        with pytest.raises(ThreadConflictError, match=r"taken over by another run \(waker\)"):
+        with refused(ThreadConflictError, "t", "waker"):
             saver.save(record("c3", "c1"), None, old)
-        with pytest.raises(ThreadConflictError):
+        with refused(ThreadConflictError):
             saver.save_writes("t", "", "c2", "task", [("n", 1)], old)
 
         assert ids(saver.walk("t")) == ["c2", "c1"]
@@ -64,10 +64,10 @@ class ThreadsConformance:
         first = saver.claim("t", None, "a")
         second = saver.claim("t", None, "b")
 
-        with pytest.raises(ThreadConflictError):
+        with refused(ThreadConflictError):
             saver.save(record("c1"), None, first)
         saver.save(record("c2"), None, second)
-        with pytest.raises(ThreadConflictError):
+        with refused(ThreadConflictError):
             saver.claim("t", None, "c")
         assert ids(saver.walk("t")) == ["c2"]
 
@@ -85,7 +85,7 @@ class ThreadsConformance:
         claim = saver.claim("t", saver.load("t"), "a")
         saver.save(record("c2", "c1"))
 
-        with pytest.raises(ThreadConflictError):
+        with refused(ThreadConflictError):
             saver.save(record("c3", "c1"), None, claim)
 
     def test_a_claim_on_a_deleted_thread_counts_no_more(self, saver: Saver) -> None:
@@ -94,9 +94,9 @@ class ThreadsConformance:
         claim = saver.claim("t", seen, "a")
         saver.delete_thread("t")
 
-        with pytest.raises(ThreadConflictError):
+        with refused(ThreadConflictError):
             saver.save(record("c2", "c1"), None, claim)
-        with pytest.raises(ThreadConflictError):
+        with refused(ThreadConflictError):
             saver.claim("t", seen, "b")
         assert saver.load("t") is None
 
@@ -178,7 +178,7 @@ class ThreadsConformance:
         assert ids(saver.walk("t", filter={"user": "ann"}, before="c2")) == ["c1"]
 
     @pytest.mark.parametrize("key", ["x') OR '1'='1", "a.b", "$.x", '"', "\\", "", "source; --", "日本"])
-    def test_B124_a_hostile_filter_matches_nothing(self, saver: Saver, key: Any) -> None:
+    def test_a_hostile_filter_matches_nothing(self, saver: Saver, key: Any) -> None:  # B124
         saver.save(record("c1", None, "ann", metadata={"secret": "d"}))
         saver.save(record("c1", None, "bob", metadata={"secret": "d"}))
 
@@ -195,7 +195,7 @@ class ThreadsConformance:
         assert ids(saver.walk("a", None)) == ["d1", "c1"]
         assert ids(saver.walk("a", "tools:1")) == ["d1"]
 
-    def test_B132_a_paused_walk_blocks_nobody(self, saver: Saver) -> None:
+    def test_a_paused_walk_blocks_nobody(self, saver: Saver) -> None:  # B132
         """Its reader may save and delete meanwhile, from any thread."""
         for number in range(1, 4):
             saver.save(record(f"c{number}"))
@@ -247,9 +247,9 @@ class ThreadsConformance:
         saver.save(record("c1"))
         saver.save(record("c1", None, "u"))
 
-        with pytest.raises(UsageError, match="no thread 'x'"):
+        with refused(UsageError, "x"):
             saver.copy_thread("x", "y")
-        with pytest.raises(UsageError, match="'u' exists"):
+        with refused(UsageError, "u"):
             saver.copy_thread("t", "u")
 
     def test_prune_keeps_the_latest(self, saver: Saver) -> None:
@@ -301,7 +301,7 @@ class ThreadsConformance:
         assert saver.prune(["t"], strategy="delete", older_than=MOMENT + timedelta(seconds=3)) == 1
         assert saver.load("t").id == "c5"
 
-    def test_B129_prune_is_safe_while_a_run_is_paused(self, saver: Saver) -> None:
+    def test_prune_is_safe_while_a_run_is_paused(self, saver: Saver) -> None:  # B129
         """What finished tasks wrote, and what nested graphs wait for, stays as long as the thread waits."""
         saver.save(record("c1"))
         saver.save(record("c2", "c1", pending=(Pending("7", "tools"), Pending("8", "tools"))))
@@ -330,18 +330,18 @@ class ThreadsConformance:
         assert saver.load("t").values == {"a": 1, "b": 2}
 
     @pytest.mark.parametrize(
-        ("threads", "options", "words"),
+        ("threads", "options"),
         [
-            (["t"], {"strategy": "all"}, "keep_latest"),
-            (["t"], {"keep": 0}, "strategy="),
-            ("t", {}, r"\['t'\]"),
-            (["t"], {"older_than": datetime(2026, 1, 1)}, "time zone"),  # noqa: DTZ001
+            (["t"], {"strategy": "all"}),
+            (["t"], {"keep": 0}),
+            ("t", {}),
+            (["t"], {"older_than": datetime(2026, 1, 1)}),  # noqa: DTZ001
         ],
     )
-    def test_prune_refuses_what_it_cannot_mean(self, saver: Saver, threads: Any, options: Any, words: Any) -> None:
+    def test_prune_refuses_what_it_cannot_mean(self, saver: Saver, threads: Any, options: Any) -> None:
         saver.save(record("c1"))
 
-        with pytest.raises(UsageError, match=words):
+        with refused(UsageError):
             saver.prune(threads, **options)
         assert saver.load("t").id == "c1"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loopwright.checkpoint.base import NO_ARG, Pending
-from loopwright.checkpoint.conformance.records import Saver, ids, record, said
+from loopwright.checkpoint.conformance.records import Saver, ids, record, refused, said
 from loopwright.checkpoint.record import Send
 from loopwright.errors import UnstorableError, UsageError
 from loopwright.messages import AIMessage, HumanMessage, ToolMessage
@@ -154,7 +154,7 @@ class ValuesConformance:
         assert type(logs["c2"]) is list
 
     @pytest.mark.parametrize("words", [10, 200])
-    def test_B127_a_store_grows_with_what_was_said(self, saver: Saver, words: Any) -> None:
+    def test_a_store_grows_with_what_was_said(self, saver: Saver, words: Any) -> None:  # B127
         """Twice the turns take about twice the bytes, not four times."""
         sizes = {}
         parent, history = None, History()
@@ -242,9 +242,9 @@ class ValuesConformance:
     def test_writes_of_a_checkpoint_that_is_not_there_are_refused(self, saver: Saver) -> None:
         saver.save(record("c1"))
 
-        with pytest.raises(UsageError, match="no checkpoint 'c2'"):
+        with refused(UsageError, "t", "c2"):
             saver.save_writes("t", "", "c2", "one", [("n", 1)])
-        with pytest.raises(UsageError, match="no checkpoint 'c1'"):
+        with refused(UsageError, "other", "c1"):
             saver.save_writes("other", "", "c1", "one", [("n", 1)])
         assert saver.load("other") is None
 
@@ -253,19 +253,19 @@ class ValuesConformance:
     @pytest.mark.parametrize(
         ("fields", "path"),
         [
-            ({"values": {"cart": [1, {"f": print}]}}, r'state\["cart"\]\[1\]\["f"\]'),
-            ({"values": {"n": [1, print]}}, r'state\["n"\]\[1\]'),
-            ({"metadata": {"db": object()}}, r'metadata\["db"\]'),
-            ({"pending": (Pending("1", "tools", (), {"f": print}),)}, r'Send\("tools", ...\)\["f"\]'),
-            ({"writes": [("1", "__interrupt__", [print])]}, r"interrupt\[0\]"),
-            ({"writes": [("1", "n", [print])]}, r'state\["n"\]\[0\]'),
+            ({"values": {"cart": [1, {"f": print}]}}, 'state["cart"][1]["f"]'),
+            ({"values": {"n": [1, print]}}, 'state["n"][1]'),
+            ({"metadata": {"db": object()}}, 'metadata["db"]'),
+            ({"pending": (Pending("1", "tools", (), {"f": print}),)}, '["f"]'),
+            ({"writes": [("1", "__interrupt__", [print])]}, "[0]"),
+            ({"writes": [("1", "n", [print])]}, 'state["n"][0]'),
             (
                 {
                     "values": {
                         "messages": History([ToolMessage("x", tool_call_id="1", artifact={"f": threading.Lock()})])
                     }
                 },
-                r'state\["messages"\]\[0\].artifact\["f"\]',
+                'state["messages"][0].artifact["f"]',
             ),
         ],
     )
@@ -274,7 +274,7 @@ class ValuesConformance:
     ) -> None:
         saver.save(record("c1", values={"n": [1], "messages": History()}))
 
-        with pytest.raises(UnstorableError, match=f"{path} cannot be stored: it is "):
+        with refused(UnstorableError, path):
             saver.save(record("c2", "c1", **fields))
         assert ids(saver.walk("t")) == ["c1"]
         saver.save(record("c3", "c1", values={"n": [1, 2], "messages": History([HumanMessage("ok")])}))
@@ -283,6 +283,6 @@ class ValuesConformance:
     def test_writes_that_cannot_be_stored_are_refused(self, saver: Saver) -> None:
         saver.save(record("c1"))
 
-        with pytest.raises(UnstorableError, match=r'state\["n"\] cannot be stored: it is a function'):
+        with refused(UnstorableError, 'state["n"]'):
             saver.save_writes("t", "", "c1", "task", [("ok", 1), ("n", print)])
         assert saver.load("t").writes == []

@@ -1,7 +1,9 @@
 """A server that runs works, each in one transaction, for plain callers and for those with an event loop.
 
-- A work may begin anew as long as its COMMIT was not sent: on another connection if this one has died unused, after a
-  deadlock, and for some seconds of `patience` if the server is away. After that nobody knows, and the error says so.
+- A work may begin anew: on another connection if this one has died unused, after a deadlock, and for some seconds of
+  `patience` if the server is away. Also if a connection breaks between a COMMIT and its answer: the new work waits
+  until the server has made up its mind about the old one, and sees whether its deed is done. Only if the server does
+  not come back in time nobody knows, and the error says so.
 - Under asyncio a transaction runs on a thread. It needs nobody's loop to get on, so a plain call on a loop's own
   thread never waits for a row that a coroutine of the same loop has locked; and a task that is cancelled leaves a
   transaction that is done, or one that never began.
@@ -92,7 +94,8 @@ class Server:
         return self._transact(deed, opening, given_up)
 
     def _transact(self, deed: Deed[T], opening: bytes, given_up: threading.Event | None) -> T:
-        started = time.monotonic()
+        trouble: float | None = None
+        unsure = False
         for tries in range(1, 1000):
             line: Line | None = None
             try:
@@ -102,7 +105,10 @@ class Server:
             except SaverError as error:  # from below, where nobody knows the server's name
                 raise SaverError(f"PostgreSQL at {self.where}: {error}") from None
             except Error as error:
-                pause = self._bear(error, line, tries, time.monotonic() - started)
+                now = time.monotonic()
+                trouble = trouble or now
+                unsure = unsure or (line is not None and line.committing)
+                pause = self._bear(error, line, tries, now - trouble, unsure)
             finally:
                 if line is not None:
                     self.lines.give(line)
@@ -112,14 +118,12 @@ class Server:
                 break
         raise SaverError(f"PostgreSQL at {self.where} does not answer.")
 
-    def _bear(self, error: Error, line: Line | None, tries: int, seconds: float) -> float:
-        """How long to wait before the next try. Raises `SaverError` if there is no sense in one."""
+    def _bear(self, error: Error, line: Line | None, tries: int, seconds: float, unsure: bool) -> float:
+        """How long to wait before the next try. Raises `SaverError` if there is no sense in one.
+
+        `unsure`: the answer to a COMMIT was lost.
+        """
         code = error.sqlstate or ""
-        if line is not None and line.committing:
-            raise SaverError(
-                f"PostgreSQL at {self.where} was lost while it stored: {_words(error)}. Whether it has is not known; "
-                "the thread is whole in either case. Load it, and go on from there."
-            ) from error
         if line is None or is_lost(error):
             if line is not None and line.used and tries <= self.lines.size:
                 return 0.0
@@ -131,7 +135,13 @@ class Server:
             self.lines.prepares = False
             line.close()
             return 0.0
-        raise SaverError(f"PostgreSQL at {self.where}: {_words(error)}. {_remedy(code)}") from error
+        told = f"PostgreSQL at {self.where}: {_words(error)}. {_remedy(code)}"
+        if unsure:
+            told += (
+                " The connection was lost while it stored, so whether it has is not known; the thread is whole in "
+                "either case. Load it, and go on from there."
+            )
+        raise SaverError(told) from error
 
     # --- for coroutines -----------------------------------------------------------
 
