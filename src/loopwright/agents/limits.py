@@ -299,6 +299,7 @@ class Budget:
                 self._input,
                 self._output,
                 self._total,
+                self._unpriced,
                 round(self.elapsed, 3) if self.timed else 0,
                 [
                     [seen.name, seen.args, seen.content, seen.streak]
@@ -311,7 +312,6 @@ class Budget:
                 dict(self._output_details),
                 self._estimated,
                 self._cost,
-                self._unpriced,
                 None if self.ended is None else list(structs.astuple(self.ended)),
                 self.counted,
             ]
@@ -325,11 +325,12 @@ class Budget:
         with self._lock:
             self.model_calls, self.tool_calls, self.granted = figures[:3]
             self._input, self._output, self._total = figures[3:6]
-            self._elapsed_before, self._started = figures[6], self.clock()
-            self._last_turn = SeenTurn([Seen(*seen, restored=True) for seen in figures[7]])
-            self._failing = dict(figures[8])
-            self._input_details, self._output_details = dict(figures[9]), dict(figures[10])
-            self._estimated, self._cost, self._unpriced = figures[11:14]
+            self._unpriced = bool(figures[6])
+            self._elapsed_before, self._started = figures[7], self.clock()
+            self._last_turn = SeenTurn([Seen(*seen, restored=True) for seen in figures[8]])
+            self._failing = dict(figures[9])
+            self._input_details, self._output_details = dict(figures[10]), dict(figures[11])
+            self._estimated, self._cost = figures[12:14]
             self.ended = None if figures[14] is None else Reached(*figures[14])
             self.counted = figures[15]
 
@@ -440,8 +441,8 @@ class Tally(Budget):
 
 
 _NO_LIMITS: Final = Limits(model_calls=None, tool_calls=None, repeats=None, failures=None)
-_TIME: Final = 6
-_NOTHING: Final[tuple[Any, ...]] = (0, 0, 0, 0, 0, 0, 0.0, (), {}, {}, {}, 0, None, False, None, None)
+_TIME: Final = 7
+_NOTHING: Final[tuple[Any, ...]] = (0, 0, 0, 0, 0, 0, False, 0.0, (), {}, {}, {}, 0, None, None, None)
 """The account of a run that has spent nothing, as `snapshot` orders it."""
 
 

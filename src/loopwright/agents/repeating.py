@@ -43,7 +43,7 @@ class SeenTurn:
 
     def __init__(self, seen: list[Seen]) -> None:
         self.seen = seen
-        self.by_digest: dict[tuple[str, str, str], Seen] | None = None
+        self.by_digest: dict[tuple[str, int, int], Seen] | None = None
 
     def find(self, name: str, args: Any, content: Any) -> Seen | None:
         if len(self.seen) <= FEW:
@@ -58,15 +58,15 @@ class SeenTurn:
             self.by_digest[_key(seen)] = seen
 
 
-def _key(seen: Seen) -> tuple[str, str, str]:
+def _key(seen: Seen) -> tuple[str, int, int]:
     if seen.restored:
         return seen.name, seen.args, seen.content
     return seen.name, digest(seen.args), digest(seen.content)
 
 
-def digest(value: Any) -> str:
-    """A short text that is the same for equal plain data, in every process."""
+def digest(value: Any) -> int:
+    """A number below 2**32, the same for equal plain data in every process. Each checkpoint has some, so it is short."""
     if isinstance(value, dict):
         value = sorted(cast("dict[str, Any]", value).items())
     text = value if isinstance(value, str) else repr(value)
-    return f"{crc32(text.encode('utf-8', 'surrogatepass')):08x}.{len(text)}"
+    return crc32(text.encode("utf-8", "surrogatepass"), len(text))

@@ -146,7 +146,7 @@ async def save(run: Run, source: str, *, at_exit: bool = False) -> Record | None
         metadata=_metadata(run),
         created_at=datetime.fromtimestamp(run.port.now(), UTC).isoformat(),
         values=values,
-        pending=tuple(Pending(task.id, task.name, task.path, task.arg) for task in run.tasks),
+        pending=tuple(_pending(task) for task in run.tasks),
         writes=writes,
         account=account,
     )
@@ -163,6 +163,11 @@ async def save(run: Run, source: str, *, at_exit: bool = False) -> Record | None
 
 def _stopped(run: Run) -> list[tuple[str, Any]]:
     return [(STOPPED_KEY, True)] if run.passed == run.step else []
+
+
+def _pending(task: Task) -> Pending:
+    """A task that is due. The path of one that an edge has led to goes without saying."""
+    return Pending(task.id, task.name, () if task.path == task.node.pulled else task.path, task.arg)
 
 
 def _written(task: Task) -> list[tuple[str, Any]]:

@@ -83,7 +83,7 @@ def _snapshot(graph: CompiledStateGraph | None, record: Record, *, is_now: bool,
         PregelTask(
             pending.id,
             pending.name,
-            pending.path,
+            pending.path or ("__pregel_pull", pending.name),
             error=progress[pending.id].error,
             interrupts=progress[pending.id].interrupts,
             state=None if saver is None or progress[pending.id].ended else _below(saver, record, pending),

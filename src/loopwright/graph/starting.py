@@ -296,7 +296,7 @@ def revive(run: Run, record: Record, *, is_head: bool, answers: dict[str, Any] |
                 f"has {names}). Go on with the graph that made it, or say what runs next: "
                 "update_state(…, as_node=…)."
             )
-        task = run.make_task(node, pending.path, pending.arg, pending.id if is_head else None)
+        task = run.make_task(node, pending.path or node.pulled, pending.arg, pending.id if is_head else None)
         if progress.ended and (is_head or pending.name == START):
             task.done, task.writes, task.goto = True, progress.writes, progress.goto
             task.spent = progress.spent
