@@ -446,7 +446,9 @@ def test_what_contains_itself_is_refused(codec):
     loop: list[Any] = []
     loop.append((loop,))
     for attempt in (codec.encode, lambda v: codec.encode_message(ToolMessage("", tool_call_id="1", artifact=v))):
-        with pytest.raises(UnstorableError, match="cannot be stored: it contains itself, or is nested too deep"):
+        with pytest.raises(
+            UnstorableError, match="cannot be stored: it is nested more than 100 deep, or contains itself"
+        ):
             attempt(loop)
 
 

@@ -341,7 +341,9 @@ def test_what_contains_itself_is_refused():
     loop: list = []
     loop.append(loop)
 
-    with pytest.raises(UnstorableError, match=r"^state cannot be stored: it contains itself, or is nested too deep"):
+    with pytest.raises(
+        UnstorableError, match=r"^state\[0\].* cannot be stored: it is nested more than 100 deep, or contains itself"
+    ):
         check_storable(loop)
 
 

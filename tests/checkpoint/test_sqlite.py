@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import shutil
 import sqlite3
 import tempfile
 import threading
@@ -238,6 +239,44 @@ def test_a_value_that_grows_is_stored_by_what_was_added(path, saver):
     assert loaded(saver, id="c50").values["log"] == log[:149]
     with SqliteSaver(path) as other:
         assert loaded(other).values["log"] == log
+
+
+@pytest.mark.parametrize(
+    "grown", [lambda n: "word " * n, lambda n: {str(i): "word" for i in range(n)}], ids=["str", "dict"]
+)
+def test_B127_a_value_that_a_task_returns_whole_is_written_as_what_was_added(path, saver, grown):
+    """And the next checkpoint shows the cell that the task has written."""
+    for turn in range(1, 201):
+        saver.save(record(f"c{turn}", f"c{turn - 1}", values={"x": grown(turn * 5)}), {"x"})
+        saver.save_writes("t", "", f"c{turn}", "task", [("x", grown(turn * 5 + 5))])
+
+    assert sum(row[0] for row in rows_of(path, "SELECT LENGTH(blob) FROM loopwright_cells")) < 10 * len(
+        str(grown(1000))
+    )
+    assert sum(row[0] for row in rows_of(path, "SELECT LENGTH(blob) FROM loopwright_writes")) < 5000
+    assert rows_of(path, "SELECT COUNT(*) FROM loopwright_cells") == [(201,)]
+    with SqliteSaver(path) as other:
+        assert loaded(other, id="c90").writes == [("task", "x", grown(455))]
+        assert loaded(other, id="c91").values == {"x": grown(455)}
+
+
+def test_what_was_known_of_a_file_is_forgotten_when_it_is_closed(path, saver):
+    """Meanwhile a backup was put in its place, and somebody else went on from there."""
+    history = add_messages([], [HumanMessage("first", id="1")])
+    saver.save(record("c1", values={"messages": history}))
+    saver.close()
+    shutil.copy(path, path.with_name("backup"))
+    saver.save(record("c2", "c1", values={"messages": add_messages(history, [AIMessage("gone", id="2")])}))
+    saver.close()
+    path.with_name("backup").rename(path)
+    with SqliteSaver(path) as other:
+        other.save(record("c2", "c1", values={"messages": add_messages(history, [AIMessage("kept", id="2")])}))
+
+    assert said(loaded(saver).values["messages"]) == ["first", "kept"]
+    more = add_messages(loaded(saver).values["messages"], [AIMessage("more", id="3")])
+    saver.save(record("c3", "c2", values={"messages": more}), {"messages"})
+    with SqliteSaver(path) as other:
+        assert said(loaded(other).values["messages"]) == ["first", "kept", "more"]
 
 
 def test_a_loaded_history_goes_on_in_the_same_buffer(saver):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sqlite3
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 from loopwright.checkpoint.conformance.records import ids, loaded, record, said
 from loopwright.checkpoint.sql import SCHEMA_VERSION, SQLITE, Sql, prepare
 from loopwright.checkpoint.sqlite import SqliteSaver
-from loopwright.errors import SaverError, UnstorableError, UsageError
+from loopwright.errors import SaverError, StoredDataError, UnstorableError, UsageError
 from loopwright.messages import HumanMessage
 from loopwright.messages.history import add_messages
 
@@ -299,3 +300,42 @@ def test_what_cannot_be_stored_is_refused_before_the_file_is_touched(path):
         with pytest.raises(UnstorableError, match=r'state\["f"\] cannot be stored'):
             saver.save(record("c1", values={"f": print}))
         other.close()
+
+
+# --- rows that are damaged ---------------------------------------------------------
+
+DAMAGES = [
+    f"{column} = {damage}"
+    for column in ("checkpoints.body", "checkpoints.id", "cells.blob", "items.blob", "writes.blob", "writes.task")
+    for damage in ("x'74ff'", "x''", "5", "'text'", "x'c1c1c1c1c1c1c1'")
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_rows_are_told_and_hide_no_other_thread(path, damage):
+    with SqliteSaver(path) as saver:
+        for thread in ("bad", "good"):
+            history = add_messages([], [HumanMessage("hi", id="1")])
+            saver.save(record("c1", None, thread, values={"messages": history, "x": "word " * 20}))
+            saver.save_writes(thread, "", "c1", "task", [("x", "word " * 21)])
+    table, _, change = damage.partition(".")
+    connection = sqlite3.connect(path)
+    connection.execute(
+        f"UPDATE loopwright_{table} SET {change} WHERE rowid = (SELECT MIN(rowid) FROM loopwright_{table})"
+    )
+    connection.commit()
+    connection.close()
+
+    with SqliteSaver(path) as saver:
+        with pytest.raises(StoredDataError, match=r"SqliteSaver\(.*threads.sqlite'\), thread 'bad': "):
+            list(saver.walk("bad"))
+        with pytest.warns(RuntimeWarning, match="thread 'bad': "):
+            assert [found.thread_id for found in saver.walk(None)] == ["good"]
+        with contextlib.suppress(StoredDataError):
+            saver.prune(["bad"])
+        with contextlib.suppress(StoredDataError):
+            saver.save(record("c2", "c1", "bad", values={"x": "word " * 22}), {"x"})
+        with contextlib.suppress(StoredDataError, UsageError):
+            saver.save_writes("bad", "", "c1", "task", [("x", "word " * 22)])
+        saver.delete_thread("bad")
+        assert [found.thread_id for found in saver.walk(None, filter={"source": "loop"})] == ["good"]

@@ -182,6 +182,88 @@ def test_fields_that_came_later_get_their_defaults():
             assert (found.model_fields_set, found._own, found.model_extra) == ({"items"}, 4, {})
 
 
+@pytest.mark.parametrize("slots", [False, True])
+def test_a_field_that_has_another_name_now_is_not_taken_for_one_that_came_later(slots):
+    """The object would be without what was stored."""
+    Old = dataclasses.make_dataclass("Bag", [("items", list)])
+    later = ("lines", list, dataclasses.field(default_factory=list))
+    New = dataclasses.make_dataclass("Bag", [later], slots=slots)
+    Both = dataclasses.make_dataclass("Bag", [("items", list), later], slots=slots)
+    old, new, both = Registry(), Registry(), Registry()
+    for registry, kind in ((old, Old), (new, New), (both, Both)):
+        registry.add(kind, name="m:Bag")
+    data = Codec(old).encode(Old(["tea"]))
+    for registry, kind in ((new, New), (both, Both)):
+        registry.add(kind, name=old.name_of(Old))
+
+    found = Codec(new).decode(data)
+    assert isinstance(found, Unreadable)
+    assert "the class has no 'items' any more" in found.reason
+    assert Codec(new).encode(found) == data
+    assert Codec(both).decode(data) == Both(["tea"], [])
+
+
+def test_attributes_that_are_no_fields_come_back():
+    cart = Cart(["tea"])
+    cart.total = 3  # type: ignore[attr-defined]
+    codec = Codec(Registry([Cart]))
+
+    assert vars(codec.decode(codec.encode(cart))) == {"items": ["tea"], "total": 3}
+
+
+ran: list[Any] = []
+
+
+@dataclasses.dataclass
+class Guarded:
+    name: str
+
+    @property
+    def size1(self) -> int:
+        ran.append("get")
+        return 0
+
+    @size1.setter
+    def size1(self, value: int) -> None:
+        ran.append(value)
+
+
+class Hooked(enum.Flag):
+    A = 1
+    B = 2
+
+    @classmethod
+    def _missing_(cls, value: object) -> Any:
+        ran.append(value)
+        return super()._missing_(value)
+
+
+@pytest.mark.parametrize("more", [b"", b"\x81\xa5size1\x07"])
+def test_loading_sets_no_property(more):
+    """A stored field that the class has as a property now, and an attribute beside the fields of that name."""
+    ran.clear()
+    registry = Registry([Guarded, Hooked])
+    name = msgspec.msgpack.encode(registry.name_of(Guarded))
+    field = b"\x81\xa4name\xa1x" if more else b"\x81\xa5size1\xa1x"
+    parts = bytes([0x93 if more else 0x92]) + name + field + more
+    data = b"\x01v" + msgspec.msgpack.encode(msgspec.msgpack.Ext(0x11, parts))
+
+    found = Codec(registry).decode(data)
+    assert isinstance(found, Guarded if more else Unreadable)
+    assert ran == []
+
+
+def test_loading_flags_asks_no_hook():
+    ran.clear()
+    codec = Codec(Registry([Hooked]))
+    data = codec.encode(Hooked.A)
+    word = msgspec.msgpack.encode([codec.registry.name_of(Hooked), ["A", 64]])
+    unknown = codec.decode(data[:2] + msgspec.msgpack.encode(msgspec.msgpack.Ext(0x12, word)))
+
+    assert isinstance(unknown, Unreadable)
+    assert ran == []
+
+
 def test_what_a_later_version_stores_is_kept():
     codec = Codec(Registry())
     data = b"\x01v" + msgspec.msgpack.encode({"a": msgspec.msgpack.Ext(0x5A, b"future"), "n": 1})

@@ -41,10 +41,12 @@ from loopwright.checkpoint.kinds import (
     undeclared,
 )
 from loopwright.checkpoint.registry import Registry
-from loopwright.errors import StoredDataError, UnstorableError
+from loopwright.checkpoint.room import DEEPEST, TOO_DEEP, unstorable, with_room
+from loopwright.errors import StoredDataError
 from loopwright.messages.base import BaseMessage
 from loopwright.messages.codec import (
     BIG_INT,
+    PLAIN_DEPTH,
     SURROGATES,
     decode_straight,
     decode_straight_list,
@@ -88,63 +90,74 @@ class Codec:
     def encode(self, value: Any, path: str = "state") -> bytes:
         """The value as bytes. Raises `UnstorableError`, which names the place: `state["cart"][1].lock`."""
         try:
-            kind = _type(value)
-            if kind is list:
-                return _counted(_LIST, _pack(value, self.registry))
-            if kind is History:
-                return _counted(_HISTORY, _pack(value, self.registry))
-            packed = _pack(value, self.registry)
-            return _counted(_DICT, packed) if type(packed) is dict else _VALUE + _encode(packed)
+            return with_room(self._encode, value)
         except Refused as refused:
-            place = path + "".join(reversed(refused.trail))
-            raise UnstorableError(f"{place} cannot be stored: it is {refused.reason}") from None
-        except RecursionError:
-            raise UnstorableError(f"{path} cannot be stored: it contains itself, or is nested too deep.") from None
+            raise unstorable(path, refused) from None
+
+    def _encode(self, value: Any) -> bytes:
+        kind = _type(value)
+        packed = _pack(value, self.registry, 0)
+        if kind is list:
+            return _counted(_LIST, packed)
+        if kind is History:
+            return _counted(_HISTORY, packed)
+        return _counted(_DICT, packed) if type(packed) is dict else _VALUE + _encode(packed)
 
     def decode(self, data: bytes | memoryview, path: str = "state", lost: list[Unreadable] | None = None) -> Any:
         """The value again. What could not be read stands as `Unreadable` in it, and is added to `lost`.
 
         Raises `StoredDataError` for bytes that `encode` has not written, and never anything else.
         """
-        reader = _Reader(self.registry)
         try:
-            value = reader.read(data)
+            value, found = with_room(self._decode, data, path)
         except _BROKEN as error:
             raise _damaged(data, path, error) from None
-        _report(reader, value, path, lost)
+        if lost is not None:
+            lost += found
         return value
+
+    def _decode(self, data: bytes | memoryview, path: str) -> tuple[Any, list[Unreadable]]:
+        reader = _Reader(self.registry)
+        value = reader.read(data)
+        if reader.lost:
+            _place(value, path)
+        return value, reader.lost
 
     def encode_message(self, message: BaseMessage, path: str = "message") -> bytes:
         """One message as bytes. Raises `UnstorableError`."""
-        if is_plain(message):
-            return _VALUE + _encode(message)
         try:
-            return _VALUE + _encode(_message_map(message, self.registry))
+            return with_room(self._encode_message, message)
         except Refused as refused:
-            place = path + "".join(reversed(refused.trail))
-            raise UnstorableError(f"{place} cannot be stored: it is {refused.reason}") from None
-        except RecursionError:
-            raise UnstorableError(f"{path} cannot be stored: it contains itself, or is nested too deep.") from None
+            raise unstorable(path, refused) from None
+
+    def _encode_message(self, message: BaseMessage) -> bytes:
+        return _VALUE + _encode(message if is_plain(message) else _message_map(message, self.registry, 1))
 
     def decode_message(
         self, data: bytes | memoryview, path: str = "message", lost: list[Unreadable] | None = None
     ) -> BaseMessage:
         """What `encode_message` has written. Raises `StoredDataError`."""
-        body = memoryview(data)[2:]
         if data[:2] == _VALUE:
             try:
-                return decode_straight(body)
+                return decode_straight(memoryview(data)[2:])
             except _BROKEN:  # it is broken, or holds what only the careful way reads
                 pass
-        reader = _Reader(self.registry)
         try:
-            if data[:2] != _VALUE:
-                raise msgspec.DecodeError("it does not begin as a message does")
-            message = reader.message(body)
+            message, found = with_room(self._decode_message, data, path)
         except _BROKEN as error:
             raise _damaged(data, path, error) from None
-        _report(reader, message, path, lost)
+        if lost is not None:
+            lost += found
         return message
+
+    def _decode_message(self, data: bytes | memoryview, path: str) -> tuple[BaseMessage, list[Unreadable]]:
+        if data[:2] != _VALUE:
+            raise msgspec.DecodeError("it does not begin as a message does")
+        reader = _Reader(self.registry)
+        message = reader.message(memoryview(data)[2:])
+        if reader.lost:
+            _place(message, path)
+        return message, reader.lost
 
     def decode_messages(
         self, blobs: Sequence[bytes], path: str, lost: list[Unreadable], at: int = 0
@@ -162,7 +175,7 @@ class Codec:
 
 # --- writing --------------------------------------------------------------------
 
-_Pack = Callable[[Any, Container[type]], Any]
+_Pack = Callable[[Any, Container[type], int], Any]
 """From a value to what the encoder writes exactly. Raises `Refused`."""
 
 
@@ -173,17 +186,19 @@ def _counted(start: bytes, packed: Any) -> bytes:
     return b"".join((start, body, count.to_bytes(4, "big")))
 
 
-def _pack(value: Any, known: Container[type]) -> Any:
+def _pack(value: Any, known: Container[type], depth: int) -> Any:
     kind = _type(value)
     pack = _BUILTINS.get(kind, _pack)
     if pack is None:
         return value
+    if depth >= DEEPEST and kind not in _FLAT:
+        raise Refused(TOO_DEEP)
     if pack is _pack:
         pack = _pack_of(kind)
-    return pack(value, known)
+    return pack(value, known, depth + 1)
 
 
-def _text(value: str, known: Container[type]) -> Any:
+def _text(value: str, known: Container[type], depth: int) -> Any:
     if value.isascii():
         return value
     try:
@@ -193,85 +208,86 @@ def _text(value: str, known: Container[type]) -> Any:
     return value
 
 
-def _number(value: int, known: Container[type]) -> Any:
+def _number(value: int, known: Container[type], depth: int) -> Any:
     if -(2**63) <= value < 2**64:
         return value
     return Ext(BIG_INT, value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
 
 
-def _list(value: Any, known: Container[type]) -> list[Any]:
+def _list(value: Any, known: Container[type], depth: int) -> list[Any]:
     packed: list[Any] = []
     try:
         for item in value:
-            packed.append(_pack(item, known))  # noqa: PERF401 - its length is the index that failed
+            packed.append(_pack(item, known, depth))  # noqa: PERF401 - its length is the index that failed
     except Refused as refused:
         refused.trail.append(f"[{len(packed)}]")
         raise
     return packed
 
 
-def _dict(value: dict[Any, Any], known: Container[type]) -> Any:
+def _dict(value: dict[Any, Any], known: Container[type], depth: int) -> Any:
     packed: dict[str, Any] = {}
     for key, item in value.items():
-        if type(key) is not str or _text(key, known) is not key:
-            return _odd_dict(value, known)
+        if type(key) is not str or _text(key, known, depth) is not key:
+            return _odd_dict(value, known, depth)
         try:
-            packed[key] = _pack(item, known)
+            packed[key] = _pack(item, known, depth)
         except Refused as refused:
             refused.trail.append(f"[{short(key)}]")
             raise
     return packed
 
 
-def _odd_dict(value: dict[Any, Any], known: Container[type]) -> Ext:
+def _odd_dict(value: dict[Any, Any], known: Container[type], depth: int) -> Ext:
     packed: list[Any] = []
     for entry in value.items():
         for part, step in zip(entry, (" (the key)", ""), strict=True):
             try:
-                packed.append(_pack(part, known))
+                packed.append(_pack(part, known, depth))
             except Refused as refused:
                 refused.trail += [step, f"[{short(entry[0])}]"]
                 raise
     return Ext(_ODD_DICT, _encode(packed))
 
 
-def _tuple(value: tuple[Any, ...], known: Container[type]) -> Ext:
-    return Ext(_TUPLE, _encode(_list(value, known)))
+def _tuple(value: tuple[Any, ...], known: Container[type], depth: int) -> Ext:
+    return Ext(_TUPLE, _encode(_list(value, known, depth)))
 
 
-def _set(value: set[Any] | frozenset[Any], known: Container[type]) -> Ext:
+def _set(value: set[Any] | frozenset[Any], known: Container[type], depth: int) -> Ext:
     """In the order of the items' bytes: the same set is the same bytes in every process."""
-    items = sorted(map(_encode, _list(value, known)))
+    items = sorted(map(_encode, _list(value, known, depth)))
     code = _SET if type(value) is set else _FROZENSET
     return Ext(code, _encode(list(map(msgspec.Raw, items))))
 
 
-def _deque(value: deque[Any], known: Container[type]) -> Ext:
-    return Ext(_DEQUE, _encode([value.maxlen, *_list(value, known)]))
+def _deque(value: deque[Any], known: Container[type], depth: int) -> Ext:
+    return Ext(_DEQUE, _encode([value.maxlen, *_list(value, known, depth)]))
 
 
-def _buffer(value: bytearray, known: Container[type]) -> Ext:
+def _buffer(value: bytearray, known: Container[type], depth: int) -> Ext:
     return Ext(_BYTEARRAY, bytes(value))
 
 
-def _complex(value: complex, known: Container[type]) -> Ext:
+def _complex(value: complex, known: Container[type], depth: int) -> Ext:
     return Ext(_COMPLEX, _encode([value.real, value.imag]))
 
 
-def _unset(value: Any, known: Container[type]) -> Ext:
+def _unset(value: Any, known: Container[type], depth: int) -> Ext:
     return Ext(_NO_VALUE, b"")
 
 
-def _unreadable(value: Unreadable, known: Container[type]) -> Ext:
+def _unreadable(value: Unreadable, known: Container[type], depth: int) -> Ext:
     cast(Registry, known).placeholders += 1
     return Ext(value.code, value.raw)
 
 
-def _message(value: BaseMessage, known: Container[type]) -> Ext:
-    return Ext(_MESSAGE, _encode(value if is_plain(value) else _message_map(value, known)))
+def _message(value: BaseMessage, known: Container[type], depth: int) -> Ext:
+    is_shallow = depth <= DEEPEST - PLAIN_DEPTH and is_plain(value)
+    return Ext(_MESSAGE, _encode(value if is_shallow else _message_map(value, known, depth)))
 
 
-def _message_map(value: BaseMessage, known: Container[type]) -> dict[str, Any]:
+def _message_map(value: BaseMessage, known: Container[type], depth: int) -> dict[str, Any]:
     fields = stored_fields(value)
     extra: dict[str, Any] = fields.pop("extra", {})
     stored: dict[str, Any] = {"type": tag_of(value)}
@@ -282,7 +298,7 @@ def _message_map(value: BaseMessage, known: Container[type]) -> dict[str, Any]:
             if name == "type":
                 continue
             try:
-                stored[name] = _pack(item, known)
+                stored[name] = _pack(item, known, depth)
             except Refused as refused:
                 refused.trail += [f".{name}"] if section is fields else [f"[{short(name)}]", ".extra"]
                 raise
@@ -309,6 +325,9 @@ _BUILTINS: Final[dict[type, _Pack | None]] = {
     Unreadable: _unreadable,
 }
 
+_FLAT: Final = frozenset({str, int, complex, type(UNSET), Unreadable})
+"""Of those that are not written as they are: what has nothing inside."""
+
 _packs: WeakKeyDictionary[type, _Pack] = WeakKeyDictionary()
 
 
@@ -325,22 +344,22 @@ def _classify(kind: type[Any]) -> _Pack:
         return _message
     leaf = leaf_of(kind)
     if leaf is not None:
-        return lambda value, known: Ext(leaf.code, _encode(_pack(leaf.apart(value), known)))
+        return lambda value, known, depth: Ext(leaf.code, _encode(_pack(leaf.apart(value), known, depth)))
     if issubclass(kind, Enum):
-        return lambda value, known: Ext(_ENUM, _encode([_named(_type(value), known), enum_word(value)]))
+        return lambda value, known, depth: Ext(_ENUM, _encode([_named(_type(value), known), enum_word(value)]))
     form = form_of(kind)
     if form is None:
         words = reason(kind)
 
-        def refuse(value: Any, known: Container[type]) -> Any:
+        def refuse(value: Any, known: Container[type], depth: int) -> Any:
             raise Refused(words)
 
         return refuse
     apart = form.apart
 
-    def pack(value: Any, known: Container[type]) -> Ext:
+    def pack(value: Any, known: Container[type], depth: int) -> Ext:
         name = _named(_type(value), known)
-        return Ext(_OBJECT, _encode([name, *(section and _section(section, known) for section in apart(value))]))
+        return Ext(_OBJECT, _encode([name, *(section and _section(section, known, depth) for section in apart(value))]))
 
     return pack
 
@@ -351,11 +370,11 @@ def _named(kind: type, known: Container[type]) -> str:
     return cast(Registry, known).name_of(kind)
 
 
-def _section(section: dict[str, Any], known: Container[type]) -> dict[str, Any]:
+def _section(section: dict[str, Any], known: Container[type], depth: int) -> dict[str, Any]:
     packed: dict[str, Any] = {}
     for name, item in section.items():
         try:
-            packed[name] = _pack(item, known)
+            packed[name] = _pack(item, known, depth)
         except Refused as refused:
             refused.trail.append(f".{name}")
             raise
@@ -482,6 +501,8 @@ class _Reader:
             raise _Lost(name, "the class is of another sort now")
         try:
             return form.together(kind, sections)
+        except RecursionError:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the rest of the state stays readable
             raise _Lost(name, f"what is stored does not fit the class: {error}") from None
 
@@ -490,6 +511,8 @@ class _Reader:
         kind = self.class_of(name)
         try:
             return enum_member(kind, word)
+        except RecursionError:
+            raise
         except Exception:  # noqa: BLE001 - the same
             raise _Lost(name, f"the enum has no {word!r}") from None
 
@@ -518,13 +541,6 @@ _READERS: Final[dict[int, Callable[[_Reader, memoryview], Any]]] = {
     SURROGATES: _Reader.odd_text,
     BIG_INT: _Reader.big_number,
 }
-
-
-def _report(reader: _Reader, value: Any, path: str, lost: list[Unreadable] | None) -> None:
-    if reader.lost:
-        _place(value, path)
-        if lost is not None:
-            lost += reader.lost
 
 
 def _place(value: Any, path: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import AsyncIterator, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
@@ -12,6 +13,7 @@ from loopwright.checkpoint.keeping import Keeping
 from loopwright.checkpoint.rows import PAGE, Place, Rows
 from loopwright.checkpoint.sql import Deed, Dialect
 from loopwright.checkpoint.words import check_thread_id
+from loopwright.errors import StoredDataError
 
 __all__ = ["DatabaseSaver", "Done", "Driver"]
 
@@ -51,7 +53,7 @@ class DatabaseSaver(BaseCheckpointSaver):
     def __init__(self, driver: Driver, dialect: Dialect, types: Iterable[type]) -> None:
         super().__init__(types=types)
         self._driver = driver
-        self._rows = Rows(Codec(self.registry), dialect)
+        self._rows = Rows(Codec(self.registry), dialect, repr(self))
         self._keeping = Keeping(self._rows)
 
     # --- reading ----------------------------------------------------------------
@@ -77,7 +79,11 @@ class DatabaseSaver(BaseCheckpointSaver):
         while left > 0:
             numbers, below = self._driver.read(self._rows.page(place, below, filter, left))
             for number in numbers[:left]:
-                record = self._driver.read(self._rows.at(number))
+                try:
+                    record = self._driver.read(self._rows.at(number))
+                except StoredDataError as error:
+                    _leave_out(error, thread_id)
+                    continue
                 if record is not None:  # deleted while the reader was away
                     left -= limit is not None
                     yield record
@@ -99,7 +105,11 @@ class DatabaseSaver(BaseCheckpointSaver):
         while left > 0:
             numbers, below = await self._driver.aread(self._rows.page(place, below, filter, left))
             for number in numbers[:left]:
-                record = await self._driver.aread(self._rows.at(number))
+                try:
+                    record = await self._driver.aread(self._rows.at(number))
+                except StoredDataError as error:
+                    _leave_out(error, thread_id)
+                    continue
                 if record is not None:
                     left -= limit is not None
                     yield record
@@ -189,3 +199,10 @@ def _place(thread_id: str | None, ns: str | None) -> Place:
     if thread_id is not None:
         check_thread_id(thread_id, "walk")
     return Place(thread_id, ns)
+
+
+def _leave_out(error: StoredDataError, thread_id: str | None) -> None:
+    """A checkpoint that cannot be read ends the walk over its thread; a walk over all threads goes on, and tells."""
+    if thread_id is not None:
+        raise error
+    warnings.warn(f"Left out of a list of all threads: {error}", RuntimeWarning, stacklevel=3)

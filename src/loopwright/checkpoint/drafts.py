@@ -6,19 +6,20 @@ of messages is encoded only where it is new.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import msgspec
 
 from loopwright.checkpoint.codec import Codec
 from loopwright.checkpoint.known import Known, Lines
-from loopwright.checkpoint.layout import HISTORY, LIST, Due, Ranges, content_of, id_of
+from loopwright.checkpoint.layout import HISTORY, LIST, Due, Ranges, content_of, id_of, pulled
 from loopwright.checkpoint.record import NO_ARG, Pending
 from loopwright.messages.base import BaseMessage
 from loopwright.messages.history import Buffer, History
 
 __all__ = [
+    "CELL",
     "MESSAGE",
     "VALUE",
     "Draft",
@@ -39,6 +40,10 @@ VALUE: Final = "v"
 """Kind of a written entry: a value as the codec writes it."""
 MESSAGE: Final = "m"
 """Kind of a written entry: one message. Lists of them are of the kinds `h` and `l`."""
+CELL: Final = "c"
+"""Kind of a written entry: a value that differs little from what the channel holds, as the number of a cell.
+
+Mostly the next checkpoint shows the same cell."""
 
 
 class Messages(NamedTuple):
@@ -62,21 +67,28 @@ class Messages(NamedTuple):
 Draft: TypeAlias = bytes | Messages
 """The content of a cell, or messages that have yet to get their numbers."""
 
-Written: TypeAlias = tuple[str, str, bytes | list[bytes]]
-"""One entry that a task has written: channel, kind, bytes, of a list those of each message."""
+Written: TypeAlias = tuple[str, str, bytes | Messages]
+"""One entry that a task has written: channel, kind, bytes or messages."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode_entries: Final = msgspec.msgpack.Decoder(list[tuple[str, str, Any]]).decode
+_decode_entries: Final = msgspec.msgpack.Decoder(list[tuple[str | int, str, Any]]).decode
+
+_NAMES: Final = ("messages", "__account__", "__goto__", "__error__", "__interrupt__", "__resume__", "__return__")
+"""Channels that nearly all rows name: there by their place in this. More may be added at the end, none taken away."""
+_PLACES: Final = {name: place for place, name in enumerate(_NAMES)}
 
 
 def entries_of(entries: list[tuple[str, str, Any]]) -> bytes:
     """What a task has written, as a row holds it: messages by number."""
-    return _encode(entries)
+    return _encode([(_PLACES.get(channel, channel), kind, payload) for channel, kind, payload in entries])
 
 
 def entries_from(blob: Any) -> list[tuple[str, str, Any]]:
-    """Channel, kind, and bytes, a number, or the pairs of ranges."""
-    return _decode_entries(blob)
+    """Channel, kind, and bytes, a number of a message or a cell, or the pairs of ranges."""
+    return [
+        (channel if isinstance(channel, str) else _NAMES[channel], kind, payload)
+        for channel, kind, payload in _decode_entries(blob)
+    ]
 
 
 class Drafts:
@@ -109,37 +121,66 @@ class Drafts:
         self, kind: bytes, items: list[BaseMessage], length: int, buffer: Buffer | None, path: str, key: Key
     ) -> Messages | None:
         """None if not all of them are messages."""
-        lines = self._known.lines.get(key)
+        lines = self._seen(buffer, key)
         before = self._codec.registry.placeholders
         ranges = Ranges()
-        numbers: dict[int, int] = {}
+        numbers: Mapping[int, int] = {}
         if lines is not None:
             if buffer is not None and lines.buffer is buffer:
                 ranges = lines.ranges.first(length)
             else:
-                numbers = dict(zip(map(id, lines.items), lines.ranges, strict=False))
+                numbers = _numbers_of(lines, items[:length])
         rest: list[int | bytes] = []
         for index, message in enumerate(items[ranges.length : length], ranges.length):
             number = numbers.get(id(message))
             if number is not None:
                 rest.append(number)
             elif isinstance(cast(Any, message), BaseMessage):
-                rest.append(self._codec.encode_message(message, f"{path}[{index}]"))
+                rest.append(self._again(message, lines) or self._codec.encode_message(message, f"{path}[{index}]"))
             else:
                 return None
         whole = self._codec.registry.placeholders == before and (lines is None or lines.whole)
         return Messages(kind, items, length, buffer, lines, ranges, rest, whole)
 
-    def written(self, channel: str, value: Any) -> Written:
-        """One entry of what a task has written. A message without an id will be another one in the state."""
+    def _seen(self, buffer: Buffer | None, key: Key) -> Lines | None:
+        """Where messages have numbers from: the same list, or what a graph around this one has under the same name."""
+        thread_id, ns, channel = key
+        nearest: Lines | None = None
+        while True:
+            lines = self._known.lines.get((thread_id, ns, channel))
+            if lines is not None and buffer is not None and lines.buffer is buffer:
+                return lines
+            nearest = nearest or lines
+            if not ns:
+                return nearest
+            ns = ns.rpartition("|")[0]
+
+    def _again(self, message: BaseMessage, lines: Lines | None) -> int | None:
+        """The number of a message that is stored already, as another object."""
+        if lines is None or lines.buffer is None:
+            return None
+        position = lines.buffer.index.get(message.id)
+        if position is None or position >= lines.ranges.length:
+            return None
+        encode = self._codec.encode_message
+        return lines.ranges.at(position) if encode(lines.items[position]) == encode(message) else None
+
+    def written(self, channel: str, value: Any, at: tuple[str, str]) -> Written:
+        """One entry that a task in the thread and namespace `at` has written.
+
+        A message without an id will be another one in the state.
+        """
         path = written_path(channel)
         if isinstance(value, BaseMessage) and value.id is not None:
             return channel, MESSAGE, self._codec.encode_message(value, path)
         if _are_messages(value) and all(message.id is not None for message in cast("list[BaseMessage]", value)):
-            kind = HISTORY if type(value) is History else LIST
-            items = cast("list[BaseMessage]", value)
-            encoded = [self._codec.encode_message(item, f"{path}[{index}]") for index, item in enumerate(items)]
-            return channel, kind.decode(), encoded
+            if type(value) is History:
+                draft = self._messages(HISTORY, value.buffer.items, len(value), value.buffer, path, (*at, channel))
+            else:
+                items = list(cast("list[BaseMessage]", value))
+                draft = self._messages(LIST, items, len(items), None, path, (*at, channel))
+            if draft is not None:
+                return channel, draft.kind.decode(), draft
         return channel, VALUE, self._codec.encode(value, path)
 
     def due(self, pending: Sequence[Pending]) -> list[Due]:
@@ -149,7 +190,7 @@ class Drafts:
             Due(
                 id_of(task.id),
                 task.name,
-                encode(task.path, "path") if task.path else None,
+                task.path == pulled(task.name) or (encode(task.path, "path") if task.path else None),
                 None if task.arg is NO_ARG else encode(task.arg, argument_path(task.name)),
             )
             for task in pending
@@ -176,3 +217,13 @@ def _are_messages(value: Any) -> bool:
         return False
     items = cast("list[Any]", value)
     return bool(items) and isinstance(items[0], BaseMessage) and all(isinstance(item, BaseMessage) for item in items)
+
+
+def _numbers_of(lines: Lines, messages: list[BaseMessage]) -> dict[int, int]:
+    """Numbers by `id` of an object, if any of the messages is one of these: a task mostly writes new ones only."""
+    if lines.buffer is not None:
+        index, items, length = lines.buffer.index, lines.items, lines.ranges.length
+        positions = (index.get(message.id, length) for message in messages)
+        if not any(at < length and items[at] is message for at, message in zip(positions, messages, strict=True)):
+            return {}
+    return dict(zip(map(id, lines.items), lines.ranges, strict=False))

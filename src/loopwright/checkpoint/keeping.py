@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from loopwright.checkpoint.base import SizeReport, Strategy
-from loopwright.checkpoint.drafts import MESSAGE, VALUE, entries_from
+from loopwright.checkpoint.drafts import CELL, MESSAGE, VALUE, entries_from
 from loopwright.checkpoint.known import Mark
 from loopwright.checkpoint.layout import NUMBER_BITS, TASK_BITS, Ranges, body_from, ranges_in, time_from
 from loopwright.checkpoint.reading import marks
@@ -131,6 +131,11 @@ class Keeping:
     def _prune(
         self, thread_id: str, keep: int, older_than: datetime | None, tried: Tried[tuple[Mark, int]]
     ) -> Work[int]:
+        return self._rows.reader.whole(thread_id, self._prune_thread(thread_id, keep, older_than, tried))
+
+    def _prune_thread(
+        self, thread_id: str, keep: int, older_than: datetime | None, tried: Tried[tuple[Mark, int]]
+    ) -> Work[int]:
         thread = yield from self._rows.find(thread_id)
         before, removed = tried.last or (None, 0)
         if before is not None and thread is not None and thread.mark == before:
@@ -186,7 +191,9 @@ class Keeping:
         )
         for (blob,) in tasks:
             for _, kind, payload in entries_from(blob):
-                if kind != VALUE:
+                if kind == CELL:
+                    shown.append(payload)
+                elif kind != VALUE:
                     items.update((payload,) if kind == MESSAGE else Ranges(payload))
         origin, end = _inside(thread)
         rows = yield Sql("SELECT place, base FROM loopwright_cells WHERE place >= ? AND place < ?", (origin, end))

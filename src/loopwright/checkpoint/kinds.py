@@ -14,10 +14,11 @@ name), `together` makes an instance of sections without running `__init__`, `__p
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from enum import Enum, Flag
 from functools import cache
 from importlib import import_module
+from types import MappingProxyType, MemberDescriptorType
 from typing import Any, Final, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
@@ -233,7 +234,6 @@ class Form(NamedTuple):
 
 
 _forms: WeakKeyDictionary[type, Form | None] = WeakKeyDictionary()
-_UNSET: Final = object()
 
 
 def form_of(kind: type[Any]) -> Form | None:
@@ -258,40 +258,79 @@ def _form(kind: Any) -> Form | None:
 
 
 def _attributes(kind: Any) -> Form:
-    """A dataclass: whatever its `__dict__` and its slots hold."""
+    """A dataclass: its fields, and whatever else its `__dict__` and its slots hold.
+
+    Read and written there and nowhere else: a property, or a descriptor of the class's own, is code.
+    """
     slots = _slots(kind)
+    fields = {
+        name: field
+        for name, field in kind.__dataclass_fields__.items()
+        if field._field_type.name == "_FIELD" and (name in slots or not _is_computed(kind, name))
+    }
 
     def apart(value: Any) -> list[_Section]:
-        state: dict[str, Any] = dict(getattr(value, "__dict__", ()))
-        for name in slots:
-            item = getattr(value, name, _UNSET)
-            if item is not _UNSET:
-                state[name] = item
-        return [state]
+        state: dict[str, Any] = dict(_attributes_of(value))
+        for name, slot in slots.items():
+            try:
+                state[name] = slot.__get__(value)
+            except AttributeError:
+                continue
+        if state.keys() <= fields.keys():
+            return [state]
+        more = {name: state.pop(name) for name in list(state) if name not in fields}
+        return [state, more]
 
     def together(kind: Any, sections: list[_Section]) -> Any:
         state = _dict_of(sections, 0)
+        if state.keys() != fields.keys():
+            state = {**state, **_later_fields(fields, slots, state)}
         value = object.__new__(kind)
-        for name, item in state.items():
-            object.__setattr__(value, name, item)
-        if len(state) < len(kind.__dataclass_fields__):
-            _add_defaults(value, kind)
+        attributes = _attributes_of(value)
+        for name, item in {**state, **_dict_of(sections, 1)}.items() if len(sections) > 1 else state.items():
+            if name in slots:
+                slots[name].__set__(value, item)
+            else:
+                attributes[name] = item
         return value
 
     return Form(apart, together, bool(kind.__dataclass_params__.frozen))
 
 
-def _add_defaults(value: Any, kind: Any) -> None:
-    """Fields that the class did not have when the value was stored. Raises `TypeError` for one without a default."""
-    for name, field in kind.__dataclass_fields__.items():
-        if field._field_type.name != "_FIELD" or hasattr(value, name):
+def _later_fields(fields: dict[str, Any], slots: Container[str], state: dict[str, Any]) -> dict[str, Any]:
+    """The defaults of fields that the class did not have when a value was stored.
+
+    Raises `TypeError` for one without a default, and for what is stored of a field that the class has no more.
+    """
+    gone = [name for name in state if name not in fields]
+    if gone:
+        raise TypeError(f"the class has no {gone[0]!r} any more")
+    defaults: dict[str, Any] = {}
+    for name, field in fields.items():
+        if name in state:
             continue
         if not _is_missing(field.default):
-            object.__setattr__(value, name, field.default)
+            if name in slots:  # else the class has it
+                defaults[name] = field.default
         elif not _is_missing(field.default_factory):
-            object.__setattr__(value, name, field.default_factory())
+            defaults[name] = field.default_factory()
         elif field.init:
             raise TypeError(f"it has no {name!r}, which the class wants now")
+    return defaults
+
+
+def _attributes_of(value: Any) -> dict[str, Any]:
+    """The `__dict__` of an object; a class of slots alone has none, and whoever asks for an attribute is told."""
+    return getattr(value, "__dict__", _NO_ATTRIBUTES)
+
+
+_NO_ATTRIBUTES: Final = cast("dict[str, Any]", MappingProxyType({}))
+
+
+def _is_computed(kind: type, name: str) -> bool:
+    """Whether an attribute is what a property, or another descriptor of the class, makes of it."""
+    found: Any = next((base.__dict__[name] for base in kind.__mro__ if name in base.__dict__), None)
+    return hasattr(found.__class__, "__set__")
 
 
 def _is_missing(value: object) -> bool:
@@ -299,14 +338,14 @@ def _is_missing(value: object) -> bool:
     return type(value).__name__ == "_MISSING_TYPE"
 
 
-def _slots(kind: type[Any]) -> tuple[str, ...]:
-    names: list[str] = []
-    for base in kind.__mro__:
-        slots: Any = base.__dict__.get("__slots__", ())
-        for name in [slots] if isinstance(slots, str) else slots:
-            private = name.startswith("__") and not name.endswith("__")
-            names.append(f"_{base.__name__.lstrip('_')}{name}" if private else name)
-    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
+def _slots(kind: type[Any]) -> dict[str, Any]:
+    """The slots of a class by name, each as what reads and writes it."""
+    return {
+        name: slot
+        for base in reversed(kind.__mro__)
+        for name, slot in base.__dict__.items()
+        if type(slot) is MemberDescriptorType
+    }
 
 
 def _struct_apart(value: Any) -> list[_Section]:
@@ -357,12 +396,18 @@ def _model_apart(value: Any) -> list[_Section]:
     unset = None
     if len(given) != len(held) or not given.issuperset(held):
         unset = {"set": [name for name in held if name in given] + sorted(given.difference(held))}
+    known: dict[str, Any] = value.__class__.__pydantic_fields__
+    if fields.keys() - known.keys():  # what a cached property has computed is not stored
+        fields = {name: item for name, item in fields.items() if name in known}
     return [dict(fields), None if extra is None else dict(extra), None if private is None else dict(private), unset]
 
 
 def _model_together(kind: Any, sections: list[_Section]) -> Any:
     fields, extra, private, given = sections
     fields = _dict_of(sections, 0)
+    gone = fields.keys() - kind.__pydantic_fields__.keys()
+    if gone:
+        raise TypeError(f"the class has no {min(gone)!r} any more")
     names = set(given["set"]) if given else {*fields, *(extra or ())}
     for name, field in kind.__pydantic_fields__.items():
         if name not in fields:
@@ -437,7 +482,11 @@ def enum_member(kind: Any, word: Any) -> Any:
     number = 0
     for name in word:
         number |= name if isinstance(name, int) else kind.__members__[name].value
-    return kind(number)
+    known = kind._value2member_map_.get(number)
+    return _missing_flag(kind, number) if known is None else known
+
+
+_missing_flag: Final = cast(Any, Flag._missing_).__func__  # the enum module's: a class's own `_missing_` is code
 
 
 def unknown_type(thread_id: str | None, lost: Sequence[Unreadable]) -> UnknownTypeError:

@@ -24,7 +24,8 @@ V = TypeVar("V")
 
 _BYTES: Final = 32 << 20
 """Of messages, as encoded, and of cells, each."""
-_TASKS: Final = 4 << 20
+_NEW: Final = 4 << 20
+"""Of what was stored lately, as encoded."""
 _STEPS: Final = 1000
 """Checkpoints."""
 
@@ -87,11 +88,10 @@ class Shelf(Generic[K, V]):
                 _, (_, gone) = self._entries.popitem(last=False)
                 self._held -= gone
 
-    def drop(self, key: K) -> None:
+    def clear(self) -> None:
         with self._lock:
-            old = self._entries.pop(key, None)
-            if old is not None:
-                self._held -= old[1]
+            self._entries.clear()
+            self._held = 0
 
 
 class Known:
@@ -104,5 +104,13 @@ class Known:
         """What cells say, by number."""
         self.steps: Final[Shelf[tuple[Mark, str, bytes], Step]] = Shelf(_STEPS)
         """By namespace and id: checkpoints that were saved or loaded lately. The next one is made from one of them."""
-        self.written: Final[Shelf[tuple[Mark, str], dict[bytes, int]]] = Shelf(_TASKS)
-        """By namespace: the messages that tasks of its latest step have written, encoded, with their numbers."""
+        self.numbers: Final[Shelf[tuple[Mark, bytes], int]] = Shelf(_NEW)
+        """By its bytes: a message that was stored lately, or the content of a cell that a task has written.
+
+        Whatever namespace it was stored for: it will be part of the next checkpoint, there or further out.
+        """
+
+    def forget(self) -> None:
+        """All of it: what was known may no longer be what is stored."""
+        for shelf in (self.lines, self.contents, self.steps, self.numbers):
+            shelf.clear()

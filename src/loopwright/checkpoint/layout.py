@@ -20,6 +20,7 @@ __all__ = [
     "INLINE",
     "LIST",
     "NUMBER_BITS",
+    "SHORT",
     "TASK_BITS",
     "Body",
     "Cell",
@@ -33,6 +34,8 @@ __all__ = [
     "encoded_in",
     "id_from",
     "id_of",
+    "is_near",
+    "pulled",
     "ranges_in",
     "resolve",
     "time_from",
@@ -47,6 +50,9 @@ TASK_BITS: Final = 20
 
 INLINE: Final = 20
 """A content of so many bytes stands in the checkpoint itself: a row would take more."""
+
+SHORT: Final = 64
+"""A written value of so many bytes stands among what its task has written, whatever the channel held before."""
 
 _VALUE: Final = b"v"
 HISTORY: Final = b"h"
@@ -91,6 +97,14 @@ class Ranges:
 
     def runs(self) -> Iterator[tuple[int, int]]:
         return zip(self.pairs[::2], self.pairs[1::2], strict=True)
+
+    def at(self, position: int) -> int:
+        """The number at a place of the list."""
+        for start, count in self.runs():
+            if position < count:
+                return start + position
+            position -= count
+        raise IndexError(position)
 
     def then(self, numbers: Iterable[int]) -> Ranges:
         """These, and `numbers` after them."""
@@ -185,6 +199,12 @@ def cell_after(data: bytes, before: Content | None, number: int | None) -> tuple
     return Cell(None, None, None, data), Content(data, len(data), 0)
 
 
+def is_near(data: bytes, before: Content) -> bool:
+    """Whether half of a content, or more, stands in the one before it."""
+    prefix, suffix = _common(before.data, data)
+    return (len(data) - prefix - suffix + _ROW_BYTES) * 2 <= len(data)
+
+
 def resolve(rows: Iterable[tuple[int, Cell]], known: dict[int, Content]) -> dict[int, Content]:
     """The contents of cells, given oldest first, each after its base; added to `known`."""
     for number, (base, prefix, suffix, blob) in rows:
@@ -224,10 +244,15 @@ class Due(msgspec.Struct, array_like=True):
 
     id: bytes
     name: str
-    path: bytes | None = None
-    """As the codec writes it; None for the empty one."""
+    path: bytes | bool | None = None
+    """As the codec writes it; None for the empty one, True for `pulled(name)`."""
     arg: bytes | None = None
     """As the codec writes it; None if there is none."""
+
+
+def pulled(name: str) -> tuple[str, str]:
+    """The path of a task that an edge led to: that of nearly all."""
+    return "__pregel_pull", name
 
 
 class Body(msgspec.Struct, array_like=True):
@@ -275,9 +300,13 @@ def id_of(text: str) -> bytes:
 
 
 def id_from(data: Any) -> str:
-    """The way back."""
-    data = bytes(data)
-    return _uuid_text(data[1:]) if data[:1] == b"u" else data[1:].decode("utf-8", "surrogatepass")
+    """The way back. Raises `ValueError` or `TypeError` for what is no id."""
+    data = bytes(memoryview(data))
+    if data[:1] == b"u" and len(data) == 17:
+        return _uuid_text(data[1:])
+    if data[:1] != b"t":
+        raise ValueError(f"{data[:20]!r} is no id")
+    return data[1:].decode("utf-8", "surrogatepass")
 
 
 def _uuid_text(data: bytes) -> str:

@@ -20,7 +20,7 @@ from threading import RLock
 from typing import Any, ClassVar, Final, cast
 
 from loopwright.checkpoint.base import BaseCheckpointSaver, SizeReport, Strategy
-from loopwright.checkpoint.plain import Registered, argument_path, channel_path, plain_copy
+from loopwright.checkpoint.plain import Registered, alike, argument_path, channel_path, check_storable, plain_copy
 from loopwright.checkpoint.record import Pending, Record
 from loopwright.checkpoint.size import Scale
 from loopwright.checkpoint.words import (
@@ -54,27 +54,37 @@ class _Cell:
 
 
 class _Lines:
-    """The first `length` of items that are immutable and only grow in number."""
+    """The first `length` of items that only grow in number."""
 
-    __slots__ = ("buffer", "items", "length", "version")
+    __slots__ = ("buffer", "fixed", "items", "length", "version")
 
-    def __init__(self, items: list[Any], length: int, buffer: Buffer | None, version: Any) -> None:
+    def __init__(self, items: list[Any], length: int, buffer: Buffer | None, fixed: bool, version: Any) -> None:
         self.items = items
         self.length = length
         self.buffer = buffer
         """Whose items they are, if the value is a `History`."""
+        self.fixed = fixed
+        """Whether nothing in the items can change."""
         self.version = version
 
     def read(self) -> Any:
-        return self.items[: self.length] if self.buffer is None else History.of(self.buffer, self.length)
+        if self.buffer is not None:
+            return History.of(self.buffer, self.length)
+        items = self.items[: self.length]
+        return items if self.fixed else list(map(plain_copy, items))
 
-    def begins(self, value: list[Any]) -> bool:
-        """Whether `value` begins with these very items."""
+    def shared(self, value: list[Any]) -> int:
+        """How many items of `value` are at the same place here, from the first on; 0 if it is another list."""
         if len(value) < self.length:
-            return False
-        if type(value) is History and value.buffer is self.buffer:
-            return True
-        return all(map(is_, islice(self.items, self.length), value))
+            return 0
+        same = self.length
+        if not all(map(is_, islice(self.items, same), value)) and not all(map(alike, islice(self.items, same), value)):
+            return 0
+        for mine, other in zip(islice(self.items, same, None), islice(value, same, None), strict=False):
+            if not alike(mine, other):
+                break
+            same += 1
+        return same
 
 
 class _Row:
@@ -106,7 +116,7 @@ class _Row:
     cells: dict[str, _Cell | _Lines]
     pending: _Cell
     account: _Cell
-    writes: dict[str, list[tuple[str, _Cell]]]
+    writes: dict[str, list[tuple[str, _Cell | _Lines]]]
     """By task."""
     versions_seen: _Cell
     number: int
@@ -262,7 +272,7 @@ class InMemorySaver(BaseCheckpointSaver):
             row = thread.spaces.get(ns, {}).get(checkpoint_id)
             if row is None:
                 raise no_such_checkpoint(thread_id, checkpoint_id)
-            row.writes[task_id] = [_written(channel, value, self.registry) for channel, value in writes]
+            row.writes[task_id] = [_written(channel, value, row, self.registry) for channel, value in writes]
             self._close(thread_id, thread, claim)
 
     def _open(self, thread_id: str, claim: int | None) -> _Thread:
@@ -350,7 +360,7 @@ def _matches(described: dict[str, Any], wanted: list[tuple[str, Any]]) -> bool:
     return all(key in described and described[key] == value for key, value in wanted)
 
 
-def _cells_of(writes: dict[str, list[tuple[str, _Cell]]]) -> Iterator[_Cell]:
+def _cells_of(writes: dict[str, list[tuple[str, _Cell | _Lines]]]) -> Iterator[_Cell | _Lines]:
     for entries in writes.values():
         for _, cell in entries:
             yield cell
@@ -378,7 +388,7 @@ def _row(record: Record, changed: Collection[str] | None, parent: _Row | None, n
             row.cells[name] = _filed(value, f'state["{name}"]', last, record.versions.get(name, number), known)
     row.writes = {}
     for task_id, channel, value in record.writes:
-        row.writes.setdefault(task_id, []).append(_written(channel, value, known))
+        row.writes.setdefault(task_id, []).append(_written(channel, value, row, known))
     return row
 
 
@@ -388,26 +398,31 @@ def _cell(value: Any, path: str, version: Any, known: Registered) -> _Cell:
 
 
 def _filed(value: Any, path: str, last: _Cell | _Lines | None, version: Any, registered: Registered) -> _Cell | _Lines:
-    """A cell for a value that has changed; of a list that has only grown, just the end is looked at."""
-    if type(value) is not History and type(value) is not list:
+    """A cell for a value that has changed; of a list that has only grown, just the end is kept."""
+    if type(value) is History:
+        return _history(value, path, last, version, registered)
+    if type(value) is not list:
         return _cell(value, path, version, registered)
     items = cast("list[Any]", value)
-    known = last if isinstance(last, _Lines) and last.begins(items) else None
-    length = 0 if known is None else known.length
-    added = items[length:]
-    for index, item in enumerate(added, length):
-        if plain_copy(item, f"{path}[{index}]", registered) is not item:
-            return _cell(items, path, version, registered)
-    if isinstance(value, History):
-        return _Lines(value.buffer.items, len(items), value.buffer, version)
-    if known is None:
-        shared = added
-    elif len(known.items) == length and known.buffer is None:
-        shared = known.items
-        shared += added
-    else:
-        shared = known.items[:length] + added
-    return _Lines(shared, len(items), None, version)
+    known = last if isinstance(last, _Lines) else None
+    length = known.shared(items) if known is not None else 0
+    added = [plain_copy(item, f"{path}[{index}]", registered, 1) for index, item in enumerate(items[length:], length)]
+    fixed = all(map(is_, added, islice(items, length, None)))
+    if known is None or not length:
+        return _Lines(added, len(items), None, fixed, version)
+    shared = known.items
+    if known.buffer is not None or (added and len(shared) != length):
+        shared = shared[:length]
+    shared += added
+    return _Lines(shared, len(items), None, fixed and known.fixed, version)
+
+
+def _history(value: History, path: str, last: _Cell | _Lines | None, version: Any, registered: Registered) -> _Lines:
+    known = last if isinstance(last, _Lines) and last.buffer is value.buffer else None
+    length = 0 if known is None else min(known.length, len(value))
+    for index, item in enumerate(value[length:], length):
+        check_storable(item, f"{path}[{index}]", registered, 1)
+    return _Lines(value.buffer.items, len(value), value.buffer, fixed=True, version=version)
 
 
 def _arguments(pending: tuple[Pending, ...], known: Registered) -> tuple[Pending, ...]:
@@ -416,8 +431,9 @@ def _arguments(pending: tuple[Pending, ...], known: Registered) -> tuple[Pending
     return pending
 
 
-def _written(channel: str, value: Any, known: Registered) -> tuple[str, _Cell]:
-    return channel, _cell(value, channel_path(channel), None, known)
+def _written(channel: str, value: Any, row: _Row, known: Registered) -> tuple[str, _Cell | _Lines]:
+    """What a task has written; a list that its node has only added to shares the rest with the channel."""
+    return channel, _filed(value, channel_path(channel), row.cells.get(channel), None, known)
 
 
 def _record(thread_id: str, thread: _Thread, row: _Row) -> Record:

@@ -14,35 +14,32 @@ from weakref import WeakKeyDictionary
 from msgspec import UNSET, Struct
 
 from loopwright.checkpoint.kinds import Refused, Unreadable, form_of, leaf_of, reason, short, undeclared
-from loopwright.errors import UnstorableError
+from loopwright.checkpoint.room import DEEPEST, TOO_DEEP, unstorable, with_room
 from loopwright.messages.base import BaseMessage
 from loopwright.messages.history import History
 
-__all__ = ["Registered", "argument_path", "channel_path", "check_storable", "plain_copy"]
+__all__ = ["Registered", "alike", "argument_path", "channel_path", "check_storable", "plain_copy"]
 
 Registered = Container[type] | None
 """The classes that stored bytes may name; None: any that is of a storable kind."""
-_Take = Callable[[Any, Registered], Any]
+_Take = Callable[[Any, Registered, int], Any]
 """Returns the value itself if nothing in it can change, else a copy. Raises `Refused`."""
 
 
-def check_storable(value: Any, path: str = "state", registered: Registered = None) -> None:
+def check_storable(value: Any, path: str = "state", registered: Registered = None, depth: int = 0) -> None:
     """Raise `UnstorableError` if `value` cannot be stored; `path` is what its message begins with.
 
-    A class of the kinds named above must be in `registered`.
+    A class of the kinds named above must be in `registered`. `depth`: how deep inside of something it is.
     """
-    plain_copy(value, path, registered)
+    plain_copy(value, path, registered, depth)
 
 
-def plain_copy(value: Any, path: str = "state", registered: Registered = None) -> Any:
+def plain_copy(value: Any, path: str = "state", registered: Registered = None, depth: int = 0) -> Any:
     """`value` if nothing in it can change, else a deep copy of it. Raises `UnstorableError` like `check_storable`."""
     try:
-        return _take(value, registered)
+        return with_room(_take, value, registered, depth)
     except Refused as refused:
-        place = path + "".join(reversed(refused.trail))
-        raise UnstorableError(f"{place} cannot be stored: it is {refused.reason}") from None
-    except RecursionError:
-        raise UnstorableError(f"{path} cannot be stored: it contains itself, or is nested too deep.") from None
+        raise unstorable(path, refused) from None
 
 
 def channel_path(channel: str) -> str:
@@ -58,69 +55,71 @@ def argument_path(node: str) -> str:
 _type = cast(Callable[[Any], type[Any]], type)  # the builtin, without `type[Unknown]`
 
 
-def _take(value: Any, registered: Registered) -> Any:
+def _take(value: Any, registered: Registered, depth: int) -> Any:
     kind = _type(value)
     take = _BUILTINS.get(kind, _take)
     if take is None:
         return value
+    if depth >= DEEPEST:
+        raise Refused(TOO_DEEP)
     if take is _take:
         take = _take_of(kind)
-    return take(value, registered)
+    return take(value, registered, depth + 1)
 
 
 # --- containers -----------------------------------------------------------------
 
 
-def _list(value: list[Any], registered: Registered) -> list[Any]:
+def _list(value: list[Any], registered: Registered, depth: int) -> list[Any]:
     taken: list[Any] = []
     try:
         for item in value:
-            taken.append(_take(item, registered))  # noqa: PERF401 - its length is the index that failed
+            taken.append(_take(item, registered, depth))  # noqa: PERF401 - its length is the index that failed
     except Refused as refused:
         refused.trail.append(f"[{len(taken)}]")
         raise
     return taken
 
 
-def _tuple(value: tuple[Any, ...], registered: Registered) -> tuple[Any, ...]:
-    taken = _list(cast("list[Any]", value), registered)
+def _tuple(value: tuple[Any, ...], registered: Registered, depth: int) -> tuple[Any, ...]:
+    taken = _list(cast("list[Any]", value), registered, depth)
     return value if _same(taken, value) else tuple(taken)
 
 
-def _dict(value: dict[Any, Any], registered: Registered) -> dict[Any, Any]:
+def _dict(value: dict[Any, Any], registered: Registered, depth: int) -> dict[Any, Any]:
     taken: dict[Any, Any] = {}
     key: Any = None
     try:
         for key, item in value.items():
-            taken[key if type(key) is str else _key(key, registered)] = _take(item, registered)
+            taken[key if type(key) is str else _key(key, registered, depth)] = _take(item, registered, depth)
     except Refused as refused:
         refused.trail.append(f"[{short(key)}]")
         raise
     return taken
 
 
-def _key(key: Any, registered: Registered) -> Any:
+def _key(key: Any, registered: Registered, depth: int) -> Any:
     try:
-        return _take(key, registered)
+        return _take(key, registered, depth)
     except Refused as refused:
         refused.trail.append(" (the key)")
         raise
 
 
-def _set(value: set[Any], registered: Registered) -> set[Any]:
-    return set(_list(list(value), registered))
+def _set(value: set[Any], registered: Registered, depth: int) -> set[Any]:
+    return set(_list(list(value), registered, depth))
 
 
-def _frozenset(value: frozenset[Any], registered: Registered) -> frozenset[Any]:
-    taken = _list(list(value), registered)
+def _frozenset(value: frozenset[Any], registered: Registered, depth: int) -> frozenset[Any]:
+    taken = _list(list(value), registered, depth)
     return value if _same(taken, value) else frozenset(taken)
 
 
-def _deque(value: deque[Any], registered: Registered) -> deque[Any]:
-    return deque(_list(cast("list[Any]", value), registered), value.maxlen)
+def _deque(value: deque[Any], registered: Registered, depth: int) -> deque[Any]:
+    return deque(_list(cast("list[Any]", value), registered, depth), value.maxlen)
 
 
-def _buffer(value: bytearray, registered: Registered) -> bytearray:
+def _buffer(value: bytearray, registered: Registered, depth: int) -> bytearray:
     return value[:]
 
 
@@ -132,10 +131,10 @@ def _is(one: object, two: object) -> bool:
     return one is two
 
 
-def _field(name: str, value: Any, registered: Registered) -> Any:
+def _field(name: str, value: Any, registered: Registered, depth: int) -> Any:
     """Take what an attribute holds."""
     try:
-        return _take(value, registered)
+        return _take(value, registered, depth)
     except Refused as refused:
         refused.trail.append(f".{name}")
         raise
@@ -144,19 +143,44 @@ def _field(name: str, value: Any, registered: Registered) -> Any:
 # --- classes --------------------------------------------------------------------
 
 
-def _message(value: Struct, registered: Registered) -> Any:
+def _message(value: Struct, registered: Registered, depth: int) -> Any:
     """Messages are immutable: looked through, and shared."""
     for name in value.__struct_fields__:
         item = getattr(value, name)
         if item is None or type(item) is str or (type(item) in (list, dict) and not item):
             continue  # most fields of most messages
-        _field(name, item, registered)
+        _field(name, item, registered, depth)
     return value
 
 
-def _whole(value: Any, registered: Registered) -> Any:
+def _whole(value: Any, registered: Registered, depth: int) -> Any:
     """Immutable, with nothing inside."""
     return value
+
+
+# --- comparing ------------------------------------------------------------------
+
+
+def alike(one: Any, two: Any) -> bool:
+    """Whether a copy that was taken is still the same as what it was taken of, to the last type.
+
+    What cannot change was not copied, and is the same object. What only might be the same is called different.
+    """
+    if one is two:
+        return True
+    kind = _type(one)
+    if _type(two) is not kind:
+        return False
+    if kind in (str, bytes, bytearray, int):
+        return one == two
+    if kind in (list, tuple):
+        return len(one) == len(two) and all(map(alike, one, two))
+    if kind is dict:
+        return len(one) == len(two) and all(map(alike, one, two)) and all(map(alike, one.values(), two.values()))
+    if kind in _BUILTINS or issubclass(kind, Enum):
+        return False
+    form = form_of(kind)
+    return form is not None and alike(form.apart(one), form.apart(two))
 
 
 # --- which class is what --------------------------------------------------------
@@ -198,7 +222,7 @@ def _classify(kind: type[Any]) -> _Take:
     leaf = leaf_of(kind)
     if leaf is not None:
 
-        def whole(value: Any, registered: Registered) -> Any:
+        def whole(value: Any, registered: Registered, depth: int) -> Any:
             leaf.apart(value)  # refuses a zone that cannot be named
             return value
 
@@ -210,12 +234,12 @@ def _classify(kind: type[Any]) -> _Take:
         return _refuse(kind)
     apart, together, frozen = form
 
-    def take(value: Any, registered: Registered) -> Any:
+    def take(value: Any, registered: Registered, depth: int) -> Any:
         sections = apart(value)
         changed = False
         for section in sections:
             for name, item in (section or {}).items():
-                taken = _field(name, item, registered)
+                taken = _field(name, item, registered, depth)
                 if taken is not item:
                     cast(Any, section)[name] = taken
                     changed = True
@@ -227,16 +251,16 @@ def _classify(kind: type[Any]) -> _Take:
 def _refuse(kind: type[Any]) -> _Take:
     words = reason(kind)
 
-    def refuse(value: Any, registered: Registered) -> Any:
+    def refuse(value: Any, registered: Registered, depth: int) -> Any:
         raise Refused(words)
 
     return refuse
 
 
 def _declared(take: _Take) -> _Take:
-    def known(value: Any, registered: Registered) -> Any:
+    def known(value: Any, registered: Registered, depth: int) -> Any:
         if registered is not None and _type(value) not in registered:
             raise Refused(undeclared(_type(value)))
-        return take(value, registered)
+        return take(value, registered, depth)
 
     return known

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final, NamedTuple, cast
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+import msgspec
 
 from loopwright.checkpoint.codec import Codec
-from loopwright.checkpoint.drafts import MESSAGE, VALUE, argument_path, entries_from, written_path
+from loopwright.checkpoint.drafts import CELL, MESSAGE, VALUE, argument_path, entries_from, written_path
 from loopwright.checkpoint.kinds import Unreadable
 from loopwright.checkpoint.known import Known, Lines, Mark, Step
 from loopwright.checkpoint.layout import (
@@ -16,27 +18,34 @@ from loopwright.checkpoint.layout import (
     Body,
     Cell,
     Content,
+    Due,
     Ranges,
     body_from,
     encoded_in,
     id_from,
+    pulled,
     ranges_in,
     resolve,
     time_from,
 )
 from loopwright.checkpoint.record import NO_ARG, Pending, Record, Write
 from loopwright.checkpoint.sql import Sql, Work
-from loopwright.errors import SaverError
+from loopwright.errors import LoopwrightError, StoredDataError
 from loopwright.messages.base import BaseMessage
 from loopwright.messages.history import Buffer, History
 
 __all__ = ["FOUND", "Found", "Reader", "marks"]
+
+T = TypeVar("T")
 
 FOUND: Final = (
     "SELECT c.number, c.id, c.parent, c.body, c.space, s.ns, t.thread_id, t.number, t.swept, "
     "t.fence FROM loopwright_threads t JOIN loopwright_spaces s ON s.thread = t.number "
     "JOIN loopwright_checkpoints c ON c.space = s.number"
 )
+
+_BROKEN: Final = (msgspec.MsgspecError, TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
+"""What rows that nobody of us has written may raise."""
 
 _NEAR: Final = 16
 """Ranges that are no further apart than this are read as one."""
@@ -60,30 +69,60 @@ class Found(NamedTuple):
 class Reader:
     """Reads checkpoints."""
 
-    def __init__(self, codec: Codec, known: Known) -> None:
+    def __init__(self, codec: Codec, known: Known, store: str) -> None:
+        self._store: Final = store
         self._codec: Final = codec
         self._known: Final = known
 
-    def describe(self, data: bytes) -> dict[str, Any]:
-        """What `Record.describe` says, of a checkpoint that need not be read for it."""
-        body = body_from(data)
-        return {"source": body.source, "step": body.step, "parents": {}, **self.plain(body.metadata, "metadata")}
+    def matches(self, data: bytes, wanted: list[tuple[str, Any]]) -> bool:
+        """Whether what `Record.describe` says holds all that is wanted; of a checkpoint that need not be read for it.
+
+        One that is damaged does: whoever reads it will tell.
+        """
+        try:
+            body = body_from(data)
+            metadata = self.plain(body.metadata, "metadata")
+        except (StoredDataError, *_BROKEN):
+            return True
+        shown: dict[str, Any] = {"source": body.source, "step": body.step, "parents": {}, **metadata}
+        return all(key in shown and shown[key] == value for key, value in wanted)
 
     def plain(self, data: bytes | None, path: str) -> dict[str, Any]:
         """A part of a body; empty where it is left out."""
         return {} if data is None else self._codec.decode(data, path)
 
     def record(self, found: Found, *, learn: bool) -> Work[Record]:
-        """The checkpoint. With `learn`, what was read of lists of messages is remembered."""
+        """The checkpoint. With `learn`, what was read of lists of messages is remembered.
+
+        Raises `StoredDataError` if a row of it is damaged.
+        """
+        return self.whole(found.thread_id, self._read(found, learn=learn))
+
+    def whole(self, thread_id: str, work: Work[T]) -> Work[T]:
+        """A work on rows of a thread; what damaged ones raise becomes a `StoredDataError` that names it."""
+        try:
+            return (yield from work)
+        except StoredDataError as error:
+            raise type(error)(f"{self._store}, thread {thread_id!r}: {error}") from error.__cause__
+        except LoopwrightError:
+            raise
+        except _BROKEN as error:
+            raise StoredDataError(
+                f"{self._store}, thread {thread_id!r}: a row of it is damaged and cannot be read "
+                f"({type(error).__name__}: {error}). Restore the store from a backup, or delete the thread."
+            ) from error
+
+    def _read(self, found: Found, *, learn: bool) -> Work[Record]:
         mark = Mark(found.thread, found.swept)
         body = body_from(found.body)
         cells = {name: cell if isinstance(cell, int) else cell[0] for name, cell in body.cells.items()}
-        contents = yield from self.contents(mark, body.cells.values())
         tasks = yield Sql(
             "SELECT task, blob FROM loopwright_writes WHERE place >= ? AND place < ? ORDER BY place",
             (found.number << TASK_BITS, (found.number + 1) << TASK_BITS),
         )
         entries = [(id_from(task), *entry) for task, blob in tasks for entry in entries_from(blob)]
+        task_cells = [payload for _, _, kind, payload in entries if kind == CELL]
+        contents = yield from self.contents(mark, [*body.cells.values(), *task_cells])
         lists = {
             name: ranges for name, number in cells.items() if (ranges := ranges_in(contents[number].data)) is not None
         }
@@ -108,9 +147,12 @@ class Reader:
         if learn:
             step = Step(found.space, found.number, body)
             self._known.steps.put((mark, found.ns, bytes(found.id)), step, 1)
-            known = dict(zip(map(bytes, _in_order(blobs, mark, Ranges().then(written))), written, strict=True))
-            self._known.written.put((mark, found.ns), known, sum(map(len, known)))
-        writes = [self._write(mark, *entry, blobs, lost) for entry in entries]
+            for data, number in zip(_in_order(blobs, mark, Ranges().then(written)), written, strict=True):
+                self._known.numbers.put((mark, bytes(data)), number, len(data))
+            for number in task_cells:
+                data = contents[number].data
+                self._known.numbers.put((mark, data), number, len(data))
+        writes = [self._write(mark, *entry, blobs, contents, lost) for entry in entries]
         return self._record(found, body, cells, values, writes, lost)
 
     def _record(
@@ -137,7 +179,7 @@ class Reader:
                 Pending(
                     id_from(due.id),
                     due.name,
-                    () if due.path is None else decode(due.path, "path", lost),
+                    _path(due, decode, lost),
                     NO_ARG if due.arg is None else decode(due.arg, argument_path(due.name), lost),
                 )
                 for due in body.pending
@@ -158,9 +200,12 @@ class Reader:
         kind: str,
         payload: Any,
         blobs: Mapping[int, bytes],
+        contents: Mapping[int, Content],
         lost: list[Unreadable],
     ) -> Write:
         path = written_path(channel)
+        if kind == CELL:
+            return task, channel, self._codec.decode(encoded_in(contents[payload].data), path, lost)
         if kind == VALUE:
             return task, channel, self._codec.decode(payload, path, lost)
         if kind == MESSAGE:
@@ -241,7 +286,7 @@ class Reader:
             for number in missing:
                 content = read.get(number)
                 if content is None:
-                    raise SaverError(
+                    raise StoredDataError(
                         f"a cell ({mark.thread}, {number}) of a checkpoint is not there: the store is damaged."
                     )
                 known[number] = content
@@ -276,11 +321,17 @@ def _in_order(blobs: Mapping[int, bytes], mark: Mark, ranges: Ranges) -> list[by
         return found
     except KeyError as missing:
         number = missing.args[0] - origin
-        raise SaverError(f"message {number} of a checkpoint is not there: the store is damaged.") from None
+        raise StoredDataError(f"message {number} of a checkpoint is not there: the store is damaged.") from None
+
+
+def _path(due: Due, decode: Callable[..., Any], lost: list[Unreadable]) -> tuple[Any, ...]:
+    if due.path is True:
+        return pulled(due.name)
+    return decode(due.path, "path", lost) if due.path else ()
 
 
 def _numbers(kind: str, payload: Any) -> Iterable[int]:
-    if kind == VALUE:
+    if kind in (VALUE, CELL):
         return ()
     return (cast(int, payload),) if kind == MESSAGE else Ranges(payload)
 

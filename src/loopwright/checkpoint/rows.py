@@ -17,11 +17,12 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from loopwright.checkpoint.codec import Codec
-from loopwright.checkpoint.drafts import MESSAGE, Draft, Drafts, Key, Messages, Written, entries_of
+from loopwright.checkpoint.drafts import CELL, MESSAGE, VALUE, Draft, Drafts, Key, Messages, Written, entries_of
 from loopwright.checkpoint.known import Known, Lines, Mark, Step
 from loopwright.checkpoint.layout import (
     INLINE,
     NUMBER_BITS,
+    SHORT,
     TASK_BITS,
     Body,
     Content,
@@ -29,7 +30,9 @@ from loopwright.checkpoint.layout import (
     body_from,
     body_of,
     cell_after,
+    content_of,
     id_of,
+    is_near,
     ranges_in,
     time_of,
 )
@@ -80,6 +83,8 @@ class Thread:
         self.new_items: Final[dict[bytes, int]] = {}
         self.new_cells: Final[list[tuple[Any, ...]]] = []
         self.contents: Final[dict[int, Content]] = {}
+        self.written: Final[dict[bytes, int]] = {}
+        """Cells of what tasks have written, by content."""
 
     @property
     def mark(self) -> Mark:
@@ -141,10 +146,10 @@ class _Letter(NamedTuple):
 class Rows:
     """The methods of a saver, as deeds."""
 
-    def __init__(self, codec: Codec, dialect: Dialect) -> None:
+    def __init__(self, codec: Codec, dialect: Dialect, store: str) -> None:
         self.known: Final = Known()
         self._thread: Final = _THREAD.format(following=dialect.following, lock=dialect.lock)
-        self.reader: Final = Reader(codec, self.known)
+        self.reader: Final = Reader(codec, self.known, store)
         self._drafts: Final = Drafts(codec, self.known)
 
     # --- reading ----------------------------------------------------------------
@@ -200,12 +205,7 @@ class Rows:
                 f"WHERE number IN ({marks(len(numbers))}) ORDER BY number DESC",
                 numbers,
             )
-            described = ((row[0], self.reader.describe(row[1])) for row in rows)
-            numbers = [
-                number
-                for number, shown in described
-                if all(key in shown and shown[key] == value for key, value in wanted)
-            ]
+            numbers = [row[0] for row in rows if self.reader.matches(row[1], wanted)]
         return numbers, following
 
     # --- claims -----------------------------------------------------------------
@@ -269,9 +269,10 @@ class Rows:
 
     def save(self, record: Record, changed: Collection[str] | None, claim: int | None) -> Deed[None]:
         drafts = self._drafts
+        at = record.thread_id, record.ns
         by_task: dict[str, list[Written]] = {}
         for task, channel, value in record.writes:
-            by_task.setdefault(task, []).append(drafts.written(channel, value))
+            by_task.setdefault(task, []).append(drafts.written(channel, value, at))
         versions = {name: version for name, version in record.versions.items() if name in record.values}
         body = Body(
             record.step,
@@ -290,7 +291,7 @@ class Rows:
             if changed is None or name in changed or record.parent_id is None
         }
         letter = _Letter(record, None if changed is None else frozenset(changed), claim, values, body, by_task, Tried())
-        return partial(self._save, letter)
+        return lambda: self.reader.whole(record.thread_id, self._save(letter))
 
     def _draft(self, record: Record, name: str) -> Draft:
         return self._drafts.of(record.values[name], f'state["{name}"]', (record.thread_id, record.ns, name))
@@ -305,7 +306,6 @@ class Rows:
             rows = yield Sql("SELECT body FROM loopwright_checkpoints WHERE space = ? AND id = ?", (space, own))
             if rows == [(letter.tried.last,)]:
                 return
-        known = self.known.written.get((thread.mark, record.ns)) or {}
         cells: dict[str, _Shown] = {}
         lines: dict[Key, Lines] = {}
         for name in record.values:
@@ -315,9 +315,11 @@ class Rows:
                 continue
             draft = letter.drafts.get(name) or self._draft(record, name)
             if isinstance(draft, Messages):
-                draft, lines[record.thread_id, record.ns, name] = yield from self._numbered(thread, draft, last, known)
+                draft, lines[record.thread_id, record.ns, name] = yield from self._numbered(thread, draft, last)
             cells[name] = yield from self._cell(thread, draft, last)
-        written = {task: _numbered_entries(thread, entries, known) for task, entries in letter.writes.items()}
+        written: dict[str, bytes] = {}
+        for task, entries in letter.writes.items():
+            written[task] = yield from self._entries(thread, entries, cells)
         body = copy(letter.body)
         body.cells = cells
         if parent is not None and parent.versions is not None:
@@ -325,15 +327,14 @@ class Rows:
         data = letter.tried.last = body_of(body)
         if thread.following is None or written:
             number = yield from _put(thread, space, own, parent_id, data)
-            for task, (entries, _) in written.items():
-                yield from _put_writes(number, task, entries)
+            for task, row in written.items():
+                yield from _put_writes(number, task, row)
         else:
             number = yield from _put_unasked(thread, thread.following, space, own, parent_id, data)
         yield from thread.close()
         yield COMMIT
         self._learn(thread, lines)
         self.known.steps.put((thread.mark, record.ns, own), Step(space, number, body), 1)
-        self._learn_written(thread, record.ns, {}, [blobs for _, blobs in written.values()])
 
     def _parent(self, thread: Thread, ns: str, parent: bytes | None) -> Work[tuple[int, Body | None]]:
         """The number of the namespace, and the body of the parent, if that is stored."""
@@ -360,8 +361,11 @@ class Rows:
         writes: Sequence[tuple[str, Any]],
         claim: int | None,
     ) -> Deed[None]:
-        entries = [self._drafts.written(channel, value) for channel, value in writes]
-        return partial(self._save_writes, thread_id, ns, checkpoint_id, task_id, entries, claim, Tried[bytes]())
+        entries = [self._drafts.written(channel, value, (thread_id, ns)) for channel, value in writes]
+        tried = Tried[bytes]()
+        return lambda: self.reader.whole(
+            thread_id, self._save_writes(thread_id, ns, checkpoint_id, task_id, entries, claim, tried)
+        )
 
     def _save_writes(
         self,
@@ -374,55 +378,59 @@ class Rows:
         tried: Tried[bytes],
     ) -> Work[None]:
         thread = yield from self._open(thread_id, claim, must_exist=True)
-        number = None if thread is None else (yield from self._number(thread, ns, id_of(checkpoint_id)))
-        if thread is None or number is None:
+        found = None if thread is None else (yield from self._checkpoint(thread, ns, id_of(checkpoint_id)))
+        if thread is None or found is None:
             raise no_such_checkpoint(thread_id, checkpoint_id)
+        number, body = found
         if tried.last is not None and (yield from _writes_of(number, task_id)) == tried.last:
             return
-        known = self.known.written.get((thread.mark, ns)) or {}
-        row, blobs = _numbered_entries(thread, entries, known)
-        tried.last = row
+        row = tried.last = yield from self._entries(thread, entries, body.cells)
         yield from _put_writes(number, task_id, row)
         yield from thread.close()
         yield COMMIT
-        self._learn_written(thread, ns, known, [blobs])
+        self._learn(thread, {})
 
-    def _number(self, thread: Thread, ns: str, id: bytes) -> Work[int | None]:
-        """The number of a checkpoint, if it is stored."""
+    def _checkpoint(self, thread: Thread, ns: str, id: bytes) -> Work[tuple[int, Body] | None]:
+        """The number and the body of a checkpoint, if it is stored."""
         known = self.known.steps.get((thread.mark, ns, id))
         if known is not None:
-            return known.number
+            return known.number, known.body
         rows = yield Sql(
-            "SELECT c.number FROM loopwright_spaces s JOIN loopwright_checkpoints c ON c.space = s.number "
+            "SELECT c.number, c.body FROM loopwright_spaces s JOIN loopwright_checkpoints c ON c.space = s.number "
             "WHERE s.thread = ? AND s.ns = ? AND c.id = ?",
             (thread.number, ns, id),
         )
-        return rows[0][0] if rows else None
+        return (rows[0][0], body_from(rows[0][1])) if rows else None
 
     # --- numbers ----------------------------------------------------------------
 
-    def _numbered(
-        self, thread: Thread, draft: Messages, last: _Shown | None, known: Mapping[bytes, int]
-    ) -> Work[tuple[bytes, Lines]]:
+    def _numbered(self, thread: Thread, draft: Messages, last: _Shown | None) -> Work[tuple[bytes, Lines]]:
         """The content of a cell that shows these messages, and what is then known of them."""
-        if draft.lines is not None and draft.lines.mark != thread.mark:
-            draft = self._drafts.anew(draft)
+        draft = self._current(thread, draft)
+        again: Mapping[bytes, int] = {}
         if last is not None and not draft.ranges.length:
-            known = {**(yield from self._items_again(thread, draft, last)), **known}
-        size = 0 if draft.lines is None else draft.lines.size
-        numbers: list[int] = []
-        for entry in draft.rest:
-            if isinstance(entry, int):
-                numbers.append(entry)
-                continue
-            number = known.get(entry)
-            numbers.append(thread.item(entry) if number is None else number)
-            size += len(entry)
-        ranges = draft.ranges.then(numbers)
+            again = yield from self._items_again(thread, draft, last)
+        ranges = self._ranges(thread, draft, again)
+        new = sum(len(entry) for entry in draft.rest if isinstance(entry, bytes))
+        size = new if draft.lines is None else draft.lines.size + new
         lines = Lines(thread.mark, draft.items, draft.buffer, ranges, size, draft.whole)
         if draft.lines is not None and draft.buffer is draft.lines.buffer and ranges.length < draft.lines.ranges.length:
             lines = draft.lines  # an older version of what is known
         return ranges.content(draft.kind), lines
+
+    def _ranges(self, thread: Thread, draft: Messages, again: Mapping[bytes, int]) -> Ranges:
+        """The numbers of messages; those that are stored nowhere get new ones."""
+        return draft.ranges.then(
+            entry if isinstance(entry, int) else again.get(entry) or self._item(thread, entry) for entry in draft.rest
+        )
+
+    def _item(self, thread: Thread, blob: bytes) -> int:
+        """The number of a message."""
+        return self.known.numbers.get((thread.mark, blob)) or thread.item(blob)
+
+    def _current(self, thread: Thread, draft: Messages) -> Messages:
+        """The draft, if the numbers in it are still good; else one without any."""
+        return draft if draft.lines is None or draft.lines.mark == thread.mark else self._drafts.anew(draft)
 
     def _items_again(self, thread: Thread, draft: Messages, last: _Shown) -> Work[dict[bytes, int]]:
         """The messages of the last version, as bytes, if the draft has more that are unknown than were added.
@@ -439,52 +447,58 @@ class Rows:
         return {bytes(items[origin + number]): number for number in ranges}
 
     def _cell(self, thread: Thread, data: bytes, last: _Shown | None) -> Work[_Shown]:
-        """A cell that says this: the last one, if it does."""
-        if last is None:
-            return thread.cell(data, None, None)
-        before = yield from self._content(thread, last)
-        if before.data == data:
+        """A cell that says this: the last one, if it does, or one that a task has written since."""
+        before = None if last is None else (yield from self._content(thread, last))
+        if last is not None and before is not None and before.data == data:
             return last
+        written = self.known.numbers.get((thread.mark, data)) if len(data) > SHORT else None
+        if written is not None and written > _number(last):  # what changed has a higher number
+            return written
         return thread.cell(data, before, last) if isinstance(last, int) else thread.cell(data, None, None)
 
+    def _entries(self, thread: Thread, entries: list[Written], shown: Mapping[str, _Shown]) -> Work[bytes]:
+        """What a task has written, as a row holds it. `shown`: the cells of its checkpoint."""
+        row: list[tuple[str, str, Any]] = []
+        for channel, kind, payload in entries:
+            if isinstance(payload, Messages):
+                row.append((channel, kind, self._ranges(thread, self._current(thread, payload), {}).pairs))
+            elif kind == MESSAGE:
+                row.append((channel, kind, self._item(thread, payload)))
+            elif kind == VALUE and (cell := (yield from self._near(thread, payload, shown.get(channel)))) is not None:
+                row.append((channel, CELL, cell))
+            else:
+                row.append((channel, kind, payload))
+        return entries_of(row)
+
+    def _near(self, thread: Thread, value: bytes, last: _Shown | None) -> Work[int | None]:
+        """The cell of a written value, if it is much the same as what the channel holds."""
+        if len(value) <= SHORT or not isinstance(last, int):
+            return None
+        data = content_of(value)
+        if not is_near(data, (yield from self._content(thread, last))):
+            return None
+        cell = yield from self._cell(thread, data, last)
+        assert isinstance(cell, int)
+        thread.written[data] = cell
+        return cell
+
     def _content(self, thread: Thread, cell: _Shown) -> Work[Content]:
-        contents = yield from self.reader.contents(thread.mark, (cell,))
-        return contents[cell if isinstance(cell, int) else cell[0]]
+        number = _number(cell)
+        content = thread.contents.get(number)
+        return content or (yield from self.reader.contents(thread.mark, (cell,)))[number]
 
     def _learn(self, thread: Thread, lines: dict[Key, Lines]) -> None:
         for cell, content in thread.contents.items():
             self.known.contents.put((thread.mark, cell), content, len(content.data))
+        for data, number in (*thread.new_items.items(), *thread.written.items()):
+            self.known.numbers.put((thread.mark, data), number, len(data))
         for key, value in lines.items():
             self.known.lines.put(key, value._replace(mark=thread.mark), value.size)
 
-    def _learn_written(
-        self, thread: Thread, ns: str, before: Mapping[bytes, int], added: list[dict[bytes, int]]
-    ) -> None:
-        """Keep in mind what tasks have written: it will be part of the next checkpoint."""
-        after = dict(before)
-        for blobs in added:
-            after.update(blobs)
-        self.known.written.put((thread.mark, ns), after, sum(map(len, after)))
 
-
-def _numbered_entries(
-    thread: Thread, entries: list[Written], known: Mapping[bytes, int]
-) -> tuple[bytes, dict[bytes, int]]:
-    """What a task has written, as a row holds it, and the messages in it."""
-    blobs: dict[bytes, int] = {}
-
-    def number(blob: bytes) -> int:
-        found = known.get(blob)
-        blobs[blob] = thread.item(blob) if found is None else found
-        return blobs[blob]
-
-    row: list[tuple[str, str, Any]] = []
-    for channel, kind, payload in entries:
-        if isinstance(payload, list):
-            row.append((channel, kind, Ranges().then([number(blob) for blob in payload]).pairs))
-        else:
-            row.append((channel, kind, number(payload) if kind == MESSAGE else payload))
-    return entries_of(row), blobs
+def _number(cell: _Shown | None) -> int:
+    """The number of a cell; 0 for none."""
+    return cell[0] if isinstance(cell, tuple) else cell or 0
 
 
 def has_checkpoints(thread: Thread, ns: str | None = None) -> Work[bool]:

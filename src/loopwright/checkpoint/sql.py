@@ -22,7 +22,7 @@ together and is found by one comparison.
 | checkpoints | a checkpoint; its number is its place in the order of saving | `id`, `parent`: `layout.id_of`. `body`: `layout.Body` |
 | items | a message; stored once, never changed | |
 | cells | a channel's value, or its difference from the cell `base` of the same thread | `layout.Cell` |
-| writes | what a task of a checkpoint's unfinished step has written | `place`: `checkpoint << 20`, plus its number among them. Messages in it are items |
+| writes | what a task of a checkpoint's unfinished step has written | `place`: `checkpoint << 20`, plus its number among them. Messages in it are items, values that differ little from the channel's are cells |
 """  # noqa: E501 - a table
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ from loopwright.messages.meta import class_of, make, message_classes, stored_fie
 
 __all__ = [
     "BIG_INT",
+    "PLAIN_DEPTH",
     "SURROGATES",
     "decode_messages",
     "decode_straight",
@@ -51,6 +52,8 @@ BIG_INT: Final = 0x6D
 """The extension of an integer beyond 64 bits: two's complement, the low byte first."""
 SURROGATES: Final = 0x6E
 """The extension of text with lone surrogates: UTF-8 that lets them pass."""
+PLAIN_DEPTH: Final = 64
+"""Levels of lists and dicts in what `is_plain` calls plain; what is nested deeper is left to the careful way."""
 
 _NATIVE: Final = frozenset((type(None), bool, float, bytes))
 
@@ -148,8 +151,10 @@ def is_plain(message: BaseMessage) -> bool:
     return message.__class__ in _ours and not message.extra and _all_plain(structs.astuple(message))
 
 
-def _all_plain(values: Iterable[Any]) -> bool:
+def _all_plain(values: Iterable[Any], depth: int = PLAIN_DEPTH) -> bool:
     """Whether msgpack gives these values back as they are."""
+    if not depth:
+        return False
     for value in values:
         kind = value.__class__
         if kind is str:
@@ -160,10 +165,10 @@ def _all_plain(values: Iterable[Any]) -> bool:
                 for key in value:
                     if key.__class__ is not str or (not key.isascii() and _has_surrogates(key)):
                         return False
-                if not _all_plain(value.values()):
+                if not _all_plain(value.values(), depth - 1):
                     return False
         elif kind is list:
-            if value and not _all_plain(value):
+            if value and not _all_plain(value, depth - 1):
                 return False
         elif kind is int:
             if not -(2**63) <= value < 2**64:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from typing import Any
 
@@ -171,6 +172,57 @@ class ValuesConformance:
         assert sizes[100] / sizes[50] < 2.5
         assert sizes[200] / sizes[100] < 2.5
 
+    @pytest.mark.parametrize("returns", ["messages", "copies of messages", "a list of dicts"])
+    def test_what_a_task_returns_whole_is_stored_once(self, saver: Saver, returns: str) -> None:
+        """Twice the turns take about twice the bytes, though each task returns all that there was before."""
+        sizes: dict[int, int] = {}
+        parent, value = None, History()
+        items: list[dict[str, Any]] = []
+        for turn in range(1, 121):
+            if returns == "a list of dicts":
+                items = [*items, {"turn": turn, "said": "some words of it"}]
+                whole: Any = items
+            else:
+                value = add_messages(value, [AIMessage("some words of it", id=f"m{turn}")])
+                copies = [message.model_copy() for message in value]
+                whole = copies if returns == "copies of messages" else list(value)
+            if parent is not None:
+                saver.save_writes("t", "", parent, "task", [("x", whole)])
+            shown = items if returns == "a list of dicts" else value
+            saver.save(record(f"c{turn}", parent, values={"x": shown}), {"x"})
+            parent = f"c{turn}"
+            if turn in (30, 60, 120):
+                sizes[turn] = saver.size_report()["bytes"]
+
+        assert sizes[60] / sizes[30] < 2.3
+        assert sizes[120] / sizes[60] < 2.3
+        written = saver.load("t", "", "c7").writes[0][2]
+        assert list(written) == list(saver.load("t", "", "c8").values["x"])
+        assert saver.prune(["t"], keep=2) == 118
+        assert list(saver.load("t", "", "c119").writes[0][2]) == list(saver.load("t").values["x"])
+
+    def test_a_history_that_is_handed_to_a_graph_inside_is_not_stored_again(self, saver: Saver) -> None:
+        history = add_messages([], [HumanMessage("x" * 1000, id="1")])
+        saver.save(record("c1", values={"messages": history}))
+        for number in range(5):
+            longer = add_messages(history, [AIMessage("y", id=str(number + 2))])
+            saver.save(record(f"d{number}", ns=f"inner:{number}", values={"messages": longer}))
+
+        assert saver.size_report()["bytes"] < 3000
+        assert said(saver.load("t", "inner:3").values["messages"]) == ["x" * 1000, "y"]
+
+    def test_a_list_whose_items_changed_is_another_list(self, saver: Saver) -> None:
+        """Also where the new items are equal to the old ones, and not the same."""
+        log: list[Any] = [{"n": 1}, {"n": (1, 2)}]
+        saver.save(record("c1", values={"log": log}))
+        saver.save(record("c2", "c1", values={"log": [{"n": True}, {"n": (1, 2)}, 3]}), {"log"})
+        log[0]["n"] = 7
+        saver.save(record("c3", "c2", values={"log": [*log, {"n": 4}]}), {"log"})
+
+        assert saver.load("t", "", "c1").values["log"] == [{"n": 1}, {"n": (1, 2)}]
+        assert saver.load("t", "", "c2").values["log"][0]["n"] is True
+        assert saver.load("t").values["log"] == [{"n": 7}, {"n": (1, 2)}, {"n": 4}]
+
     def test_a_message_is_counted_once(self, saver: Saver) -> None:
         history = add_messages([], [HumanMessage("x" * 1000)])
         saver.save(record("c1", values={"messages": history}))
@@ -279,6 +331,33 @@ class ValuesConformance:
         assert ids(saver.walk("t")) == ["c1"]
         saver.save(record("c3", "c1", values={"n": [1, 2], "messages": History([HumanMessage("ok")])}))
         assert saver.load("t").values["n"] == [1, 2]
+
+    @pytest.mark.parametrize("kind", ["list", "dict", "tuple", "odd dict", "message"])
+    @pytest.mark.parametrize("room", [0, 900])
+    def test_what_is_nested_too_deep_is_refused_at_the_same_depth_by_all(
+        self, plain: Saver, kind: str, room: int
+    ) -> None:
+        """However deep the caller is in its own stack; and what is taken can be read there, too."""
+
+        def nested(depth: int) -> Any:
+            value: Any = 1
+            for _ in range(depth):
+                if kind == "message":
+                    value = ToolMessage("", tool_call_id="1", artifact=value)
+                else:
+                    value = {"list": [value], "dict": {"a": value}, "tuple": (value,), "odd dict": {1: value}}[kind]
+            return value
+
+        def called(levels: int, work: Any) -> Any:
+            return work() if levels == 0 else called(levels - 1, work)
+
+        left = max(room - len(inspect.stack(0)), 0)
+        called(left, lambda: plain.save(record("c1", values={"x": nested(100)})))
+        assert called(left, lambda: plain.load("t").unreadable) in ((), [])
+        for depth in (101, 260, 2000):
+            with pytest.raises(UnstorableError, match=r'state\["x"\].* nested more than 100 deep'):
+                called(left, lambda depth=depth: plain.save(record("c2", values={"x": nested(depth)})))
+        assert ids(plain.walk("t")) == ["c1"]
 
     def test_writes_that_cannot_be_stored_are_refused(self, saver: Saver) -> None:
         saver.save(record("c1"))

@@ -45,8 +45,8 @@ class PostgresSaver(DatabaseSaver):
         patience: float = 5.0,
     ) -> None:
         server = Server(_lines(conn, pool_size), patience)
-        super().__init__(server, POSTGRES, types)
         self._server = server
+        super().__init__(server, POSTGRES, types)
         weakref.finalize(self, server.close)
 
     def __repr__(self) -> str:

@@ -175,7 +175,7 @@ class File:
         self._was_closed = False
         with self._lock:
             self._writing = self._open()
-        self._identity: Final = None if path == MEMORY else _identity(path)
+        self._identity = _identity(path)
 
     # --- running works ----------------------------------------------------------
 
@@ -224,6 +224,7 @@ class File:
                 self._close_writing()
             while self._idle:
                 self._idle.popleft().close()
+            self._identity = None  # what lies there when it is used again is the file
 
     # --- opening ----------------------------------------------------------------
 
@@ -245,7 +246,12 @@ class File:
 
     def _check_file(self) -> None:
         """Raise if the file is not the one that was opened: what is written to that one reaches nobody any more."""
-        if self._identity is not None and _identity(self.path) != self._identity:
+        if self.path == MEMORY:
+            return
+        if self._identity is None:
+            self._open().close()
+            self._identity = _identity(self.path)
+        elif _identity(self.path) != self._identity:
             raise SaverError(
                 f"{self._name}: the file was deleted, moved or replaced while it was in use. Put it back and call "
                 "again, or make a new saver for what is there now. Nothing of this call was saved."

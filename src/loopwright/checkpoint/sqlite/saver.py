@@ -75,6 +75,7 @@ class SqliteSaver(DatabaseSaver):
     def close(self) -> None:
         """Let go of the file. A saver of a file may be used again after that; one in memory has lost all."""
         self._file.close()
+        self._rows.known.forget()  # another process may have put another file there by the time it is used again
 
     # --- whole threads ----------------------------------------------------------
 
