@@ -65,7 +65,7 @@ def _key(seen: Seen) -> tuple[str, int, int]:
 
 
 def digest(value: Any) -> int:
-    """A number below 2**32, the same for equal plain data in every process. Each checkpoint has some, so it is short."""
+    """A number below 2**32, the same for equal plain data in every process. Short: each checkpoint has some."""
     if isinstance(value, dict):
         value = sorted(cast("dict[str, Any]", value).items())
     text = value if isinstance(value, str) else repr(value)
