@@ -173,7 +173,7 @@ class ValuesConformance:
         assert sizes[200] / sizes[100] < 2.5
 
     @pytest.mark.parametrize("returns", ["messages", "copies of messages", "a list of dicts"])
-    def test_what_a_task_returns_whole_is_stored_once(self, saver: Saver, returns: str) -> None:
+    def test_what_a_task_returns_whole_is_stored_once(self, saver: Saver, returns: str) -> None:  # B127
         """Twice the turns take about twice the bytes, though each task returns all that there was before."""
         sizes: dict[int, int] = {}
         parent, value = None, History()
