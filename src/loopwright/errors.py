@@ -43,6 +43,7 @@ from typing import Any, Final
 __all__ = [
     "AuthenticationError",
     "BadRequestError",
+    "BudgetSpent",
     "ContextLengthError",
     "EmptyInputError",
     "Escalated",
@@ -306,6 +307,15 @@ class Escalated(GraphBubbleUp):
     @property
     def error(self) -> Exception:
         """The error that ends the run."""
+        return self.args[0]
+
+
+class BudgetSpent(GraphBubbleUp):
+    """A limit that the next call of a wrap hook's `handler` would pass, on its way through the hook to the loop."""
+
+    @property
+    def reached(self) -> Any:
+        """Which limit."""
         return self.args[0]
 
 

@@ -18,7 +18,7 @@ from loopwright.agents.middleware.decorators import with_prompt
 from loopwright.agents.middleware.hooks import Hook, normalize_model_result
 from loopwright.agents.middleware.types import ModelRequest, ModelResponse
 from loopwright.agents.stop import is_notice, notice
-from loopwright.errors import UsageError
+from loopwright.errors import BudgetSpent, UsageError
 from loopwright.graph.types import Command
 from loopwright.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from loopwright.messages.base import with_id
@@ -168,8 +168,14 @@ class Asker:
     async def _ask_through_hooks(self, task: Task, messages: list[AnyMessage]) -> Reply:
         commands: list[Command[Any]] = []
         replies: list[tuple[ModelResponse[Any], Reply]] = []
+        budget: Budget = task.run.budget
+        attempts = 0
 
         async def innermost(request: ModelRequest[Any]) -> ModelResponse[Any]:
+            nonlocal attempts
+            attempts += 1
+            if attempts > 1 and (reached := budget.before_model()) is not None:  # the loop has asked for the first
+                raise BudgetSpent(reached)
             reply = await self._ask_as(task, request, messages)
             response = ModelResponse[Any](list(reply.messages), reply.structured)
             replies.append((response, reply))

@@ -15,7 +15,7 @@ from loopwright.agents.limits import Budget
 from loopwright.agents.middleware.hooks import Hook, check_tool_result
 from loopwright.agents.middleware.types import ToolCallRequest
 from loopwright.agents.turns import calls_for
-from loopwright.errors import GraphInterrupt
+from loopwright.errors import BudgetSpent, GraphInterrupt
 from loopwright.graph.answering import asking_call
 from loopwright.graph.engine import raise_first
 from loopwright.graph.events import ToolFinished, ToolStarted
@@ -175,8 +175,15 @@ class Caller:
         raise themselves is theirs and is raised.
         """
         raised: list[Exception] = []
+        budget: Budget | None = task.run.budget
+        attempts = 0
 
         async def innermost(request: ToolCallRequest) -> Any:
+            nonlocal attempts
+            attempts += 1
+            if attempts > 1 and budget is not None and (reached := budget.reserve_tools(1)) is not None:
+                budget.ended = reached  # the loop has asked for the first
+                raise BudgetSpent(reached)
             try:
                 return await self._call(task, request.tool_call, request.tool, ToolInvocationError, call)
             except Exception as error:
@@ -189,6 +196,9 @@ class Caller:
         runtime, tool = self._runtime(task, call), self.tools.get(call["name"])
         try:
             return await act(ToolCallRequest(call, tool, runtime.state, runtime))
+        except BudgetSpent as spent:
+            tried = "This call ran and may have had effects; it was not tried again"
+            return not_run(call, f"{tried}: {spent.reached.what()}.")
         except Exception as error:
             if tool is None or not any(error is one for one in raised):
                 raise

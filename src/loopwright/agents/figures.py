@@ -101,18 +101,19 @@ class Reached(Struct, frozen=True):
     @property
     def sentence(self) -> str:
         """For the notice at the end of the run."""
-        return f"The run was stopped: {self._what()} (limit {self.limit}={self.allowed:g})."
+        return f"The run was stopped: {self.what()} (limit {self.limit}={self.allowed:g})."
 
     @property
     def not_run(self) -> str:
         """For the result of a call that the model asked for and that was not run."""
-        return f"Not run: {self._what()}."
+        return f"Not run: {self.what()}."
 
     def error(self) -> LimitReachedError:
         """For `on_limit="raise"`."""
         return LimitReachedError(self.sentence, limit=self.limit)
 
-    def _what(self) -> str:
+    def what(self) -> str:
+        """What was reached, in words."""
         used = 0.0 if self.used is None else self.used
         if self.limit == "cost":
             if self.used is None:

@@ -25,6 +25,7 @@ from loopwright.agents.limits import Budget, Reached, ended_by
 from loopwright.agents.stop import NOTICE_KEY, is_reminder
 from loopwright.agents.turns import Turn, last_turn, sent_state
 from loopwright.checkpoint.record import NO_ARG
+from loopwright.errors import BudgetSpent
 from loopwright.graph.types import Send
 from loopwright.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
@@ -63,6 +64,8 @@ class Loop:
             if reached is None:
                 raise
             return await self.ending.stop(task, reached, self.asker)
+        except BudgetSpent as spent:
+            return await self.ending.stop(task, spent.reached, self.asker)
         budget.counted = None
         calls = reply.calls
         if reply.structured is not None:
