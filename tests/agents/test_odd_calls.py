@@ -80,7 +80,7 @@ def test_arguments_nested_too_deep_are_an_error_result(world: World, levels: int
 
 
 def test_arguments_as_deep_as_allowed_are_run_and_stored():
-    args = deep(100)
+    args = deep(90)
     reply = AIMessage("", tool_calls=[{"name": "act", "args": args, "id": "c1"}])
     agent = create_agent(ScriptedModel(reply, "done"), [act], checkpointer=InMemorySaver())
     assert agent.invoke({"messages": "hi"}, thread())["messages"][2].text == "acted"

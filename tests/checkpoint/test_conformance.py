@@ -26,7 +26,7 @@ class SaysNothing(BytesSaver):
         except ThreadConflictError:
             raise ThreadConflictError(self.words(thread_id)) from None
 
-    def words(self, thread_id):
+    def words(self, thread_id) -> str:
         return "not that thread, and not that run"
 
 

@@ -186,8 +186,8 @@ def test_what_is_no_list_of_calls_is_refused_where_it_is_given(place: str, conte
 
 def test_arguments_that_are_nested_too_deep_are_invalid():
     """As an object and as text; up to the limit they are arguments like others."""
-    words = "the arguments are nested deeper than 100 levels"
-    deep, fine = nested(101), nested(100)
+    words = "the arguments are nested deeper than 90 levels"
+    deep, fine = nested(91), nested(90)
     for args in (deep, json.dumps(deep)):
         (bad,) = AIMessage("", tool_calls=[{"name": "look", "args": args, "id": "c"}]).invalid_tool_calls
         assert (bad["error"], bad["args"]) == (words, json.dumps(deep).replace(" ", "") if args is deep else args)

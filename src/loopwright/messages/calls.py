@@ -29,7 +29,7 @@ __all__ = ["MAX_DEPTH", "Arguments", "invalid_calls", "normal_calls", "parse_arg
 
 Arguments = dict[str, Any]
 
-MAX_DEPTH: Final = 100
+MAX_DEPTH: Final = 90
 """Levels of objects and lists in arguments. What is deeper can be neither checked, stored nor sent in good order."""
 
 _strict: Final = msgspec.json.Decoder()
