@@ -200,6 +200,10 @@ def test_arguments_that_are_nested_too_deep_are_invalid():
 def test_shared_parts_of_arguments_are_looked_at_once_a_level():
     """A value in which every level holds the next one twice has more paths than anybody could walk."""
     value: Any = [1]
-    for _ in range(90):
+    for _ in range(80):
         value = [value, value]
     assert AIMessage("", tool_calls=[{"name": "look", "args": {"a": value}, "id": "c"}]).invalid_tool_calls == []
+    for _ in range(20):
+        value = [value, value]
+    (bad,) = AIMessage("", tool_calls=[{"name": "look", "args": {"a": value}, "id": "c"}]).invalid_tool_calls
+    assert (bad["args"], bad["error"]) == ("", "the arguments are nested deeper than 90 levels")

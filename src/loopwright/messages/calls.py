@@ -205,7 +205,8 @@ def _normalise(call: Mapping[str, Any], good: list[ToolCall], bad: list[InvalidT
     fields.pop("type", None)
     args = parse_arguments(raw)
     if isinstance(args, str):
-        text = raw if isinstance(raw, str) else _as_text(raw)
+        # What is too deep may have more paths than its text could have letters.
+        text = raw if isinstance(raw, str) else "" if args is _TOO_DEEP else _as_text(raw)
         bad.append({"name": name, "args": text, "id": call_id, "error": args, "type": "invalid_tool_call"})
     else:
         call = {"name": name or "", "args": args, "id": call_id, "type": "tool_call", **fields}
