@@ -205,15 +205,24 @@ def _normalise(call: Mapping[str, Any], good: list[ToolCall], bad: list[InvalidT
     fields.pop("type", None)
     args = parse_arguments(raw)
     if isinstance(args, str):
-        # What is too deep may have more paths than its text could have letters.
-        text = raw if isinstance(raw, str) else "" if args is _TOO_DEEP else _as_text(raw)
+        text = raw if isinstance(raw, str) else _as_text(raw)
         bad.append({"name": name, "args": text, "id": call_id, "error": args, "type": "invalid_tool_call"})
     else:
         call = {"name": name or "", "args": args, "id": call_id, "type": "tool_call", **fields}
         good.append(cast("ToolCall", call))
 
 
+_MOST_PARTS: Final = 100_000
+
+
 def _as_text(raw: Any) -> str:
+    """Arguments that were given as an object, in JSON; empty where that cannot be, or would be endless."""
+    parts: list[Any] = [raw]
+    for count, part in enumerate(parts):  # grows on the way; shared parts count each time, as JSON repeats them
+        if count > _MOST_PARTS:
+            return ""
+        if isinstance(part, (dict, list, tuple)):
+            parts += cast("dict[Any, Any]", part).values() if is_dict(part) else cast("Any", part)
     try:
         return msgspec.json.encode(raw, enc_hook=str).decode()
     except (RecursionError, TypeError, ValueError):
