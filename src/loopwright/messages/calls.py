@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from loopwright.errors import UsageError
-from loopwright.messages.plain import is_dict
+from loopwright.messages.plain import is_dict, is_list
 
 if TYPE_CHECKING:
     from loopwright.messages.blocks import InvalidToolCall, ToolCall
@@ -221,8 +221,10 @@ def _as_text(raw: Any) -> str:
     for count, part in enumerate(parts):  # grows on the way; shared parts count each time, as JSON repeats them
         if count > _MOST_PARTS:
             return ""
-        if isinstance(part, (dict, list, tuple)):
-            parts += cast("dict[Any, Any]", part).values() if is_dict(part) else cast("Any", part)
+        if is_dict(part):
+            parts += part.values()
+        elif is_list(part):
+            parts += part
     try:
         return msgspec.json.encode(raw, enc_hook=str).decode()
     except (RecursionError, TypeError, ValueError):
