@@ -38,6 +38,8 @@ _GRACE_S = 1.0
 What runs in the caller's own task (a lone coroutine of a run that nobody reads, a model's stream) is stepped by that
 task alone, so nobody could leave it behind: there asyncio's own rule holds, and it is waited for.
 """
+_WRITE_GRACE_S = 8.0
+"""How long it waits for a write that has begun: beside a loop that cancels in every turn, a busy machine takes long."""
 
 
 class _Steps:
@@ -449,7 +451,7 @@ class AioPort(StandingPort):
         coroutine = function(*args, **kwargs)
         task = _started(awaited(Guest(coroutine, copy_context())), coroutine)
         try:
-            await _outlasting([task])
+            await _outlasting([task], grace_s=_WRITE_GRACE_S)
         except asyncio.CancelledError:
             task.cancel()
             raise
@@ -475,7 +477,7 @@ def _started(work: Coroutine[Any, Any, T], inner: Coroutine[Any, Any, Any]) -> a
     return task
 
 
-async def _outlasting(tasks: Sequence[asyncio.Task[Any]], end: float = inf) -> None:
+async def _outlasting(tasks: Sequence[asyncio.Task[Any]], end: float = inf, grace_s: float = _GRACE_S) -> None:
     """Wait for tasks until `end`, whatever cancellations arrive; the last one is raised afterwards.
 
     The first sets an end, too: what does not come to one, nobody can wait for. It is not all that comes: `asyncio.run`
@@ -486,6 +488,6 @@ async def _outlasting(tasks: Sequence[asyncio.Task[Any]], end: float = inf) -> N
         try:
             await asyncio.wait(tasks, timeout=None if end == inf else end - now())
         except asyncio.CancelledError as error:
-            told, end = error, min(end, now() + _GRACE_S)
+            told, end = error, min(end, now() + grace_s)
     if told is not None:
         raise told
