@@ -172,9 +172,8 @@ WAYS: list[Any] = [
     by_anyio_scope,
     by_anyio_task_group,
 ]
-NOT_WAITED_FOR = {by_break, by_error, by_dropping, by_anyio_scope, by_anyio_task_group}
-"""The clean-up may be under way when these return, or, where a loop cancels in every turn and the machine is busy,
-have run out of time: whoever comes next waits for it, or closes what is open."""
+NOT_WAITED_FOR = {by_break, by_error, by_dropping}
+"""The clean-up may still be under way when these return; who comes next waits for it."""
 
 
 @pytest.fixture(params=["memory", "file"])

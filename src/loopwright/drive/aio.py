@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Gener
 from contextvars import Context, copy_context
 from math import inf
 from threading import get_ident
+from time import sleep
 from typing import Any, NoReturn, TypeVar, cast
 
 from loopwright.drive.bridge import Call, awaited, drain, handler_on_thread, turn_away
@@ -38,8 +39,8 @@ _GRACE_S = 1.0
 What runs in the caller's own task (a lone coroutine of a run that nobody reads, a model's stream) is stepped by that
 task alone, so nobody could leave it behind: there asyncio's own rule holds, and it is waited for.
 """
-_WRITE_GRACE_S = 8.0
-"""How long it waits for a write that has begun: beside a loop that cancels in every turn, a busy machine takes long."""
+_BREATH_S = 0.001
+"""How long the loop's thread stands aside each time a task that is finishing something is cancelled once more."""
 
 
 class _Steps:
@@ -451,7 +452,7 @@ class AioPort(StandingPort):
         coroutine = function(*args, **kwargs)
         task = _started(awaited(Guest(coroutine, copy_context())), coroutine)
         try:
-            await _outlasting([task], grace_s=_WRITE_GRACE_S)
+            await _outlasting([task])
         except asyncio.CancelledError:
             task.cancel()
             raise
@@ -477,17 +478,20 @@ def _started(work: Coroutine[Any, Any, T], inner: Coroutine[Any, Any, Any]) -> a
     return task
 
 
-async def _outlasting(tasks: Sequence[asyncio.Task[Any]], end: float = inf, grace_s: float = _GRACE_S) -> None:
+async def _outlasting(tasks: Sequence[asyncio.Task[Any]], end: float = inf) -> None:
     """Wait for tasks until `end`, whatever cancellations arrive; the last one is raised afterwards.
 
     The first sets an end, too: what does not come to one, nobody can wait for. It is not all that comes: `asyncio.run`
-    cancels anew when it ends, and anyio in every turn of the loop.
+    cancels anew when it ends, and anyio in every turn of the loop. Such a loop never rests, and a write on another
+    thread would have to fight for the interpreter: a second where it takes a third of a millisecond.
     """
     now, told = asyncio.get_running_loop().time, None
     while now() < end and not all(task.done() for task in tasks):
         try:
             await asyncio.wait(tasks, timeout=None if end == inf else end - now())
         except asyncio.CancelledError as error:
-            told, end = error, min(end, now() + grace_s)
+            if told is not None:
+                sleep(_BREATH_S)  # noqa: ASYNC251 - the loop itself has to rest
+            told, end = error, min(end, now() + _GRACE_S)
     if told is not None:
         raise told
