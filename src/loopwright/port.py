@@ -116,7 +116,7 @@ class Port(ABC):
 
     @abstractmethod
     async def settled(self, one: Any) -> None:
-        """Wait for what `beside` has begun; raises its error. Cancelling the wait does not cancel it."""
+        """Wait for what `beside` has begun; raises its error. A cancellation is raised after it, as with `finish`."""
 
     async def finish(self, function: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
         """Call a coroutine function that must not be cut off, such as a write; a cancellation is raised after it.

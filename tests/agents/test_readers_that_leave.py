@@ -23,8 +23,8 @@ pytestmark = pytest.mark.timeout(60)
 class World:
     """An agent whose tools run at the same time: a coroutine, a plain one, an agent below of either kind."""
 
-    def __init__(self, saver: Any) -> None:
-        self.begun, self.ended = 0, 0
+    def __init__(self, saver: Any, durability: Any = "sync") -> None:
+        self.begun, self.ended, self.durability = 0, 0, durability
 
         @tool
         async def work() -> str:
@@ -67,7 +67,8 @@ class World:
 
     def stream(self, name: str) -> Any:
         modes = ["updates", "messages"]
-        return self.agent.astream({"messages": "go"}, thread(name), stream_mode=modes, subgraphs=True)
+        options: Any = {"stream_mode": modes, "subgraphs": True, "durability": self.durability}
+        return self.agent.astream({"messages": "go"}, thread(name), **options)
 
     def kept(self, name: str) -> Any:
         return self.agent.get_state(thread(name)).values.get("messages", [])
@@ -185,10 +186,11 @@ def saver(request, tmp_path):
         yield saver
 
 
+@pytest.mark.parametrize("durability", ["sync", "async"])
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_leaving_at_every_chunk(saver, way):
+def test_leaving_at_every_chunk(saver, way, durability):
     noise: list[Any] = []
-    world = World(saver)
+    world = World(saver, durability)
 
     async def leaving(count: int) -> bool:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: noise.append(context))

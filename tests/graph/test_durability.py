@@ -26,6 +26,15 @@ class Slow(InMemorySaver):
         self.holds, self.gate = holds, threading.Event()
         self.fails: Exception | None = None
         self.saved: list[Any] = []
+        self.looked_below = threading.Event()
+
+    def load(self, thread_id: str, ns: str = "", checkpoint_id: str | None = None) -> Any:
+        if ns:
+            self.looked_below.set()
+        return super().load(thread_id, ns, checkpoint_id)
+
+    async def aload(self, thread_id: str, ns: str = "", checkpoint_id: str | None = None) -> Any:
+        return self.load(thread_id, ns, checkpoint_id)
 
     def save(self, record: Any, changed: Any = None, claim: int | None = None) -> None:
         if record.values.get("log") == self.holds:
@@ -81,6 +90,83 @@ def test_an_error_of_a_write_beside_the_run_ends_it(world: World):
     graph = chain("first", ("second", second), "third").compile(checkpointer=saver)
     with pytest.raises(OSError, match="disk full"):
         world.invoke(graph, {"log": []}, thread(), durability="async")
+
+
+def asks_below(below: Any, *, asynchronous: bool) -> Any:
+    """A node that runs a graph, in the world it is in or in the other one."""
+    if asynchronous:
+
+        async def asks_in_a_coroutine(state: Any) -> Any:
+            await below.ainvoke({"log": []})
+
+        return asks_in_a_coroutine
+
+    def asks(state: Any) -> Any:
+        below.invoke({"log": []})
+
+    return asks
+
+
+def first_then(**nodes: Any) -> Any:
+    builder = chain("first")
+    for name, node in nodes.items():
+        builder.add_node(name, node).add_edge("first", name)
+    return builder
+
+
+@both_worlds
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_run_below_begins_when_the_step_around_it_is_on_record(world: World, asynchronous: bool):
+    saver = Slow(holds=["first"])
+
+    def inside(state: Any) -> Any:
+        assert ["first"] in saver.saved
+
+    def beside(state: Any) -> Any:
+        early = saver.looked_below.wait(0.1)
+        saver.gate.set()
+        assert not early
+
+    below = chain(("inside", inside)).compile()
+    graph = first_then(asks=asks_below(below, asynchronous=asynchronous), beside=beside).compile(checkpointer=saver)
+    world.invoke(graph, {"log": []}, thread(), durability="async")
+    assert saver.looked_below.is_set()
+
+
+@both_worlds
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_where_the_step_around_it_could_not_be_saved_a_run_below_does_not_begin(world: World, asynchronous: bool):
+    saver = Slow(holds=["first"])
+    inside = Counted()
+
+    def beside(state: Any) -> Any:
+        saver.fails = OSError("disk full")
+        saver.gate.set()
+
+    below = chain(("inside", inside)).compile()
+    graph = first_then(asks=asks_below(below, asynchronous=asynchronous), beside=beside).compile(checkpointer=saver)
+    with pytest.raises(OSError, match="disk full"):
+        world.invoke(graph, {"log": []}, thread(), durability="async")
+    assert (inside.runs, saver.looked_below.is_set()) == (0, False)
+
+
+@both_worlds
+def test_nothing_is_written_behind_a_write_that_failed(world: World):
+    """And the error is that of the write which failed, whoever meets it."""
+
+    class Once(Slow):
+        def save(self, record: Any, changed: Any = None, claim: int | None = None) -> None:
+            if record.values.get("log") == ["first"]:
+                raise OSError("disk full")
+            super().save(record, changed, claim)
+
+    saver = Once()
+    graph = chain("first", "second", "third").compile(checkpointer=saver)
+    with pytest.raises(OSError, match="disk full") as raised:
+        world.invoke(graph, {"log": []}, thread(), durability="async")
+    assert not hasattr(raised.value, "__notes__")
+    assert saver.saved[-1] == []
+    assert world.state(graph, thread()).values == {"log": ["first"]}, "what the node wrote had been written before"
 
 
 @both_worlds

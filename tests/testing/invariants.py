@@ -132,7 +132,7 @@ def _told_apart(ledger: Ledger, attempt: int | None = None) -> set[str]:
 def _acts(ledger: Ledger) -> Iterator[Act]:
     """What was done. Where the one below may be asked the same again, not what it did: that has the same names."""
     scenario = ledger.scenario
-    anew = scenario.stubborn or scenario.profile != "crash" or scenario.durability != "sync"
+    anew = scenario.stubborn or scenario.profile != "crash" or scenario.durability == "exit"
     return (act for act in ledger.acts if not anew or act.call_id.startswith(f"{scenario.seed}."))
 
 
@@ -230,6 +230,8 @@ def _play(agent: Any, simulation: Simulation, ledger: Ledger, words: str) -> Non
         if isinstance(given, dict):
             _tool_limit_holds(scenario, attempt)
         _thread_is_valid(agent, ended=ended and paused is None)
+        if scenario.durability != "exit":
+            _runs_below_have_their_tasks(agent)
         if stopped or (ended and paused is None):
             return
         given = {"messages": words} if _head(agent) == before else paused
@@ -259,6 +261,14 @@ def _thread_is_valid(agent: Any, *, ended: bool) -> None:
     for record in agent.checkpointer.walk("t"):
         if not record.pending:
             _is_valid(record.values.get("messages", []))
+
+
+def _runs_below_have_their_tasks(agent: Any) -> None:
+    """What a run in a task has written is there only if the step of that task is."""
+    records = [*agent.checkpointer.walk("t", None)]
+    tasks = {task.id for record in records for task in record.pending}
+    around = {record.ns.split("|")[-1 if ":" in record.ns.split("|")[-1] else -2] for record in records if record.ns}
+    assert {place.rpartition(":")[2] for place in around} <= tasks, "a run below was kept before its task"
 
 
 def _keys_are_stable(ledger: Ledger) -> None:

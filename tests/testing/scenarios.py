@@ -354,7 +354,7 @@ class Scenario:
         self.asynchronous = random.random() < 0.5
         self.reading = random.random() < 0.4
         self.subgraphs = random.random() < 0.5
-        self.durability = random.choice(["sync", "sync", "exit"])
+        self.durability = random.choice(["sync", "sync", "async", "exit"])
         self.profile = random.choice([*PROFILES, "crash", "all"])
         self.faults = PROFILES[self.profile]
         tools = random.sample(TOOLS, random.randint(1, 4))

@@ -42,6 +42,7 @@ class Budget:
 
     __slots__ = (
         "_cost",
+        "_counted",
         "_elapsed_before",
         "_estimated",
         "_failing",
@@ -57,7 +58,6 @@ class Budget:
         "_unpriced",
         "chain",
         "clock",
-        "counted",
         "ended",
         "granted",
         "limits",
@@ -75,8 +75,6 @@ class Budget:
     """What has ended this run; from then on it asks no model and runs no tool, whatever a hook wants."""
     granted: int
     """Calls of the present turn that have been counted already."""
-    counted: str | None
-    """The reply whose turn the model step that is under way has counted: tried again, it does not count it twice."""
     timed: bool
     """Whether the time of this run, or of one above, is limited."""
 
@@ -98,7 +96,8 @@ class Budget:
         self.timed = any(budget.limits.seconds is not None for budget in self.chain)
         self._lock: Any = RLock() if parent is None else parent._lock
         self.model_calls = self.tool_calls = self.granted = 0
-        self.counted: str | None = None
+        self._counted: str | int | None = None
+        """The id of the reply whose turn was counted last; after a resume only its digest is known."""
         self.ended: Reached | None = None
         self._input = self._output = self._total = self._estimated = 0
         self._input_details: dict[str, int] = {}
@@ -164,8 +163,20 @@ class Budget:
                 budget.tool_calls += count
         return None
 
-    def after_turn(self, calls: Sequence[Mapping[str, Any]], results: Sequence[ToolMessage | None]) -> Reached | None:
-        """Tell the calls of a turn and their results, in the same order; None where a call has no result message."""
+    def after_turn(
+        self,
+        calls: Sequence[Mapping[str, Any]],
+        results: Sequence[ToolMessage | None],
+        reply_id: str | None = None,
+    ) -> Reached | None:
+        """Tell the calls of a turn and their results, in the same order; None where a call has no result message.
+
+        The turn of one `reply_id` counts once, however often the step behind it is tried.
+        """
+        if reply_id is not None:
+            if self._counted == (digest(reply_id) if self._counted.__class__ is int else reply_id):
+                return None
+            self._counted = reply_id
         limits, failing, before = self.limits, self._failing, self._last_turn
         reached: Reached | None = None
         turn = SeenTurn([])
@@ -301,23 +312,29 @@ class Budget:
                 self._total,
                 self._unpriced,
                 round(self.elapsed, 3) if self.timed else 0,
-                [
-                    [seen.name, seen.args, seen.content, seen.streak]
-                    if seen.restored
-                    else [seen.name, digest(seen.args), digest(seen.content), seen.streak]
-                    for seen in self._last_turn.seen
-                ],
+                self._seen(),
                 dict(self._failing),
                 dict(self._input_details),
                 dict(self._output_details),
                 self._estimated,
                 self._cost,
                 None if self.ended is None else list(structs.astuple(self.ended)),
-                self.counted,
             ]
         while figures and not figures[-1]:
             figures.pop()
         return figures
+
+    def _seen(self) -> list[Any]:
+        """The last turn in short: its calls, and the digest of its reply's id."""
+        seen: list[Any] = [
+            [seen.name, seen.args, seen.content, seen.streak]
+            if seen.restored
+            else [seen.name, digest(seen.args), digest(seen.content), seen.streak]
+            for seen in self._last_turn.seen
+        ]
+        if self._counted is not None:
+            seen.append(self._counted if isinstance(self._counted, int) else digest(self._counted))
+        return seen
 
     def restore(self, account: Sequence[Any]) -> None:
         """Go on from what `snapshot` gave."""
@@ -327,12 +344,12 @@ class Budget:
             self._input, self._output, self._total = figures[3:6]
             self._unpriced = bool(figures[6])
             self._elapsed_before, self._started = figures[7], self.clock()
-            self._last_turn = SeenTurn([Seen(*seen, restored=True) for seen in figures[8]])
+            self._counted = next((seen for seen in figures[8] if isinstance(seen, int)), None)
+            self._last_turn = SeenTurn([Seen(*seen, restored=True) for seen in figures[8] if not isinstance(seen, int)])
             self._failing = dict(figures[9])
             self._input_details, self._output_details = dict(figures[10]), dict(figures[11])
             self._estimated, self._cost = figures[12:14]
             self.ended = None if figures[14] is None else Reached(*figures[14])
-            self.counted = figures[15]
 
     def add(self, account: Sequence[Any], sign: int = 1) -> None:
         """Charge what an account says was spent; with -1, take it back."""
@@ -442,7 +459,7 @@ class Tally(Budget):
 
 _NO_LIMITS: Final = Limits(model_calls=None, tool_calls=None, repeats=None, failures=None)
 _TIME: Final = 7
-_NOTHING: Final[tuple[Any, ...]] = (0, 0, 0, 0, 0, 0, False, 0.0, (), {}, {}, {}, 0, None, None, None)
+_NOTHING: Final[tuple[Any, ...]] = (0, 0, 0, 0, 0, 0, False, 0.0, (), {}, {}, {}, 0, None, None)
 """The account of a run that has spent nothing, as `snapshot` orders it."""
 
 

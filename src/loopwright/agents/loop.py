@@ -66,7 +66,6 @@ class Loop:
             return await self.ending.stop(task, reached, self.asker)
         except BudgetSpent as spent:
             return await self.ending.stop(task, spent.reached, self.asker)
-        budget.counted = None
         calls = reply.calls
         if reply.structured is not None:
             run.stop_reason = "structured_answer"
@@ -144,8 +143,4 @@ class Loop:
         if not messages or not isinstance(messages[-1], ToolMessage):
             return None
         turn = last_turn(messages)
-        if turn.reply is not None:
-            if turn.reply.id == budget.counted:
-                return None
-            budget.counted = turn.reply.id
-        return budget.after_turn(turn.calls, turn.paired())
+        return budget.after_turn(turn.calls, turn.paired(), None if turn.reply is None else turn.reply.id)

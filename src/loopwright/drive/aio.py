@@ -458,6 +458,10 @@ class AioPort(StandingPort):
             raise
         return cast(T, task.result())
 
+    async def settled(self, one: Elsewhere) -> None:
+        await _outlasting([cast("asyncio.Task[Any]", one)])
+        one.result()
+
     async def after_abandoned(self, place: Any) -> None:
         loop = asyncio.get_running_loop()
         tasks = [task for task, where in _finishing.items() if where == place and task.get_loop() is loop]

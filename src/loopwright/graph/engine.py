@@ -16,7 +16,6 @@ Nothing here knows threads, event loops or models: whatever is outside is reache
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
@@ -26,6 +25,7 @@ from msgspec import structs
 from loopwright.callbacks import callbacks_of
 from loopwright.checkpoint.record import NO_ARG
 from loopwright.errors import Escalated, GraphInterrupt, InvalidAnswerError, ParentCommand, UsageError
+from loopwright.graph.beside import Beside
 from loopwright.graph.chains import heard_run, heard_task
 from loopwright.graph.events import (
     Event,
@@ -35,7 +35,7 @@ from loopwright.graph.events import (
     TaskFinished,
     TaskStarted,
 )
-from loopwright.graph.keeping import keep_account, save, save_ended, save_task, written
+from loopwright.graph.keeping import keep_account, save, save_ended, save_task
 from loopwright.graph.leaving import leave, out_of_steps
 from loopwright.graph.saved import failed_form, paused_form, reopened_form
 from loopwright.graph.starting import begin, mend
@@ -67,6 +67,7 @@ class Run:
         "arrived",
         "begun",
         "below",
+        "beside",
         "budget",
         "checkpoint_id",
         "claim",
@@ -101,7 +102,6 @@ class Run:
         "tokens",
         "unsaved",
         "writers",
-        "writing",
     )
 
     def __init__(
@@ -156,7 +156,7 @@ class Run:
         self.stop_reason: str | None = None
         self.said: str | None = None
         """What the run ends by saying, where that is not the last message."""
-        self.writing: deque[Any] = deque()
+        self.beside = Beside()
         """What is being written beside the run."""
         self.unsaved: set[str] = set()
         """Keys that changed since the last checkpoint."""
@@ -244,12 +244,11 @@ class Run:
                 await save(self, "loop", at_exit=True)
             else:
                 await keep_account(self)
-                await written(self)
+                await self.beside.over(self.port)
             return asked.interrupts
         if self.durability == "exit":
             await save(self, "loop", at_exit=True)
-        if self.writing:
-            await written(self)
+        await self.beside.over(self.port)
         return None
 
     async def superstep(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from loopwright.checkpoint.plain import plain_copy
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from loopwright.graph.task import Task
     from loopwright.graph.writers import Writers
 
-__all__ = ["ask", "keep_account", "load", "save", "save_ended", "save_task", "written"]
+__all__ = ["ask", "keep_account", "load", "save", "save_ended", "save_task"]
 
 _OWN_KEYS = frozenset({"thread_id", "checkpoint_id", "checkpoint_ns"})
 
@@ -61,23 +62,11 @@ async def load(run: Run, checkpoint_id: str | None) -> Record | None:
 
 
 async def _write(run: Run, name: str, *args: Any, **kwargs: Any) -> None:
-    """Have something written: now, or with durability "async" beside the next step, one after the other."""
-    if not _waits_later(run):
+    """Have something written: now, or with durability "async" beside the next step."""
+    if _waits_later(run):
+        await run.beside.add(run.port, partial(ask, run, name, *args, **kwargs))
+    else:
         await ask(run, name, *args, **kwargs)
-        return
-    await written(run)
-    run.writing.append(run.port.beside(ask(run, name, *args, **kwargs)))
-
-
-async def written(run: Run) -> None:
-    """Wait for what is being written beside the run."""
-    while run.writing:
-        oldest = run.writing[0]  # left in its place meanwhile: a task beside this one has to wait for it too
-        try:
-            await run.port.settled(oldest)
-        finally:
-            if run.writing and run.writing[0] is oldest:
-                run.writing.popleft()
 
 
 def _waits_later(run: Run) -> bool:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from loopwright.errors import GraphRecursionError, LoopwrightError, ParentCommand
-from loopwright.graph.keeping import keep_account, save, save_ended, written
+from loopwright.graph.keeping import keep_account, save, save_ended
 from loopwright.graph.saved import joined
 from loopwright.graph.starting import mend
 
@@ -26,8 +26,7 @@ async def leave(run: Run, error: BaseException) -> None:
     """Put a run that `error` ends in order."""
     await _finished(run, error, run.keep_alone())
     await _leave(run, error)
-    if run.writing:
-        await _finished(run, error, written(run))
+    await _finished(run, error, run.beside.over(run.port))
 
 
 async def _leave(run: Run, error: BaseException) -> None:
@@ -72,7 +71,8 @@ async def _finished(run: Run, error: BaseException, saving: Awaitable[object]) -
         if isinstance(error, Exception):
             raise
     except Exception as failure:  # noqa: BLE001 - what ended the run is what its caller has to know
-        error.add_note(f"The state could not be saved: {failure!r}")
+        if failure is not error:
+            error.add_note(f"The state could not be saved: {failure!r}")
 
 
 def out_of_steps(limit: int) -> GraphRecursionError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import msgpack
 
 from loopwright.checkpoint.record import NO_ARG, Record
-from loopwright.errors import EmptyInputError, UsageError
+from loopwright.errors import EmptyInputError, Escalated, UsageError
 from loopwright.graph.answering import MISSING, answers_for, asked_again, asked_by, digits
 from loopwright.graph.events import RunStarted
 from loopwright.graph.keeping import ask, load, save, save_task
@@ -100,8 +100,12 @@ async def _open_below(run: Run, task: Task, given: Any) -> Record | None:
     """Find the place of a run below: that of the run which the task has begun with the same input before.
 
     Runs that a task begins at the same time may begin in another order when it runs again. One whose input is new
-    has the next place that is free.
+    has the next place that is free. What is on record here counts for the task's step, which has to be there first.
     """
+    try:
+        await task.run.beside.over_around(run.port)
+    except Exception as error:
+        raise Escalated(error) from error
     found: list[Record] = []
     first, token, run.opened = run.namespace, object(), _in_short(run.graph.name, given)
     while (record := await load(run, None)) is not None:
