@@ -10,23 +10,49 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
-__all__ = ["work_by_place", "work_of"]
-
-
-def work_of(function: Callable[[], Any]) -> int:
-    """Bytecodes executed by a call."""
-    return sum(work_by_place(function).values())
+__all__ = ["Work", "work_by_place", "work_of"]
 
 
-def work_by_place(function: Callable[[], Any]) -> Counter[str]:
-    """Bytecodes executed by a call, by the function they belong to: to find out where it goes."""
-    counts: Counter[Any] = Counter()
+class Work:
+    """Inside of it, work is counted on this thread and on those that begin meanwhile, as long as `of` runs."""
 
-    def trace(frame: Any, event: str, _: Any) -> Any:
+    def __init__(self) -> None:
+        self._counts: Counter[Any] = Counter()
+        self._counting = False
+
+    def __enter__(self) -> Self:
+        self._before = sys.gettrace()
+        threading.settrace(self._trace)
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._before)
+        threading.settrace(None)  # type: ignore[arg-type]
+
+    def of(self, function: Callable[[], Any]) -> int:
+        """Bytecodes executed by a call."""
+        return sum(self.by_place(function).values())
+
+    def by_place(self, function: Callable[[], Any]) -> Counter[str]:
+        """Bytecodes executed by a call, by the function they belong to: to find out where it goes."""
+        self._counts.clear()
+        self._counting = True
+        try:
+            function()
+        finally:
+            self._counting = False
+        return Counter(
+            {f"{code.co_filename}:{code.co_firstlineno} {code.co_name}": n for code, n in self._counts.items()}
+        )
+
+    def _trace(self, frame: Any, event: str, _: Any) -> Any:
+        if not self._counting:
+            return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        code = frame.f_code
+        code, counts = frame.f_code, self._counts
 
         def count(frame: Any, event: str, _: Any) -> Any:
             if event == "opcode":
@@ -35,12 +61,14 @@ def work_by_place(function: Callable[[], Any]) -> Counter[str]:
 
         return count
 
-    before = sys.gettrace()
-    threading.settrace(trace)
-    sys.settrace(trace)
-    try:
-        function()
-    finally:
-        sys.settrace(before)
-        threading.settrace(None)  # type: ignore[arg-type]
-    return Counter({f"{code.co_filename}:{code.co_firstlineno} {code.co_name}": n for code, n in counts.items()})
+
+def work_of(function: Callable[[], Any]) -> int:
+    """Bytecodes executed by a call."""
+    with Work() as work:
+        return work.of(function)
+
+
+def work_by_place(function: Callable[[], Any]) -> Counter[str]:
+    """Bytecodes executed by a call, by the function they belong to."""
+    with Work() as work:
+        return work.by_place(function)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-import statistics
-import time
 
 import pytest
 
@@ -18,6 +16,7 @@ from loopwright.messages import HumanMessage, RemoveMessage, messages_to_dict
 from loopwright.testing import ScriptedModel, call, say
 from loopwright.tools import tool
 from loopwright.types import Command, interrupt
+from tests.work import Work
 
 CONFIG = {"configurable": {"thread_id": "t"}}
 
@@ -183,19 +182,22 @@ def test_B47_of_two_runs_that_read_the_same_one_is_told(path):
         saver.close()
 
 
-def test_B127_a_long_thread_takes_what_was_said_and_no_more_time_at_its_end(path):
+def test_B127_a_long_thread_takes_what_was_said_and_no_more_work_at_its_end(path):
     """200 turns of a user, a tool round and an answer, every checkpoint kept."""
     words = "word " * 19 + "end."
     script = (reply for _ in range(200) for reply in (call("look", city="Oslo"), say(words)))
-    with SqliteSaver(path) as saver:
+    with Work() as work, SqliteSaver(path) as saver:
         limits = Limits(model_calls=10**6, tool_calls=10**6, repeats=None)
         agent = create_agent(ScriptedModel(*script), [look], checkpointer=saver, limits=limits)
-        spent = []
-        for _ in range(200):
-            start = time.process_time()
-            agent.invoke({"messages": "Please look up the item and tell me what the table says of it."}, CONFIG)
-            spent.append(time.process_time() - start)
+        given = {"messages": "Please look up the item and tell me what the table says of it."}
+        turns = [lambda: agent.invoke(given, CONFIG)] * 200
+        for turn in turns[:10]:
+            turn()
+        early = max(work.of(turn) for turn in turns[10:20])
+        for turn in turns[20:190]:
+            turn()
+        late = max(work.of(turn) for turn in turns[190:])
         said = json.dumps(messages_to_dict(agent.get_state(CONFIG).values["messages"]))
 
     assert path.stat().st_size < 2 * len(said)
-    assert min(spent[-20:]) < 1.5 * statistics.median(spent[1:21])
+    assert late < 1.1 * early

@@ -112,6 +112,18 @@ def test_a_broken_history_fails_the_test(world: Blocking) -> None:
     assert world.invoke(ScriptedModel("ok", check_history=False), good[:2]).text == "ok"
 
 
+def test_a_history_that_breaks_later_fails_the_test_too():
+    """What was in order is not looked at again; what is in its place is."""
+    model = ScriptedModel("a", loop=True)
+    asked, result = HumanMessage("hi"), ToolMessage("5", tool_call_id="1")
+    asking = AIMessage("", tool_calls=[call("look", id="1")])
+    model.invoke([asked, asking, result])
+    model.invoke([asked, asking, result, AIMessage("5"), asked])
+    for broken in ([asked, asking, result, result], [asked, asking, asked], [asking, asked, result], [asking]):
+        with pytest.raises(AssertionError, match="is no valid history"):
+            model.invoke(broken)
+
+
 @both_worlds
 def test_a_script_that_runs_out_says_so(world: Blocking) -> None:
     model = ScriptedModel("only one")

@@ -23,7 +23,16 @@ from loopwright.ids import new_id
 from loopwright.messages.base import AIMessage, BaseMessage, ToolMessage
 from loopwright.messages.history import History
 
-__all__ = ["CANCELLED", "CUT_OFF", "NOT_RUN", "calls_of", "find_broken_pair", "repair_history", "with_call_ids"]
+__all__ = [
+    "CANCELLED",
+    "CUT_OFF",
+    "NOT_RUN",
+    "calls_of",
+    "check_pairs",
+    "find_broken_pair",
+    "repair_history",
+    "with_call_ids",
+]
 
 CANCELLED = "This call was cancelled while it ran: it may have had effects, and nothing is known of a result."
 CUT_OFF = "It is not known whether this call ran to its end: it may have had effects, and its result is lost."
@@ -42,11 +51,14 @@ def find_broken_pair(messages: Sequence[BaseMessage], *, open_end: bool = False)
 
     With `open_end`, calls of the last AI message may be waiting for their results.
     """
-    return _check(messages, 0, open_end)[0]
+    return check_pairs(messages, 0, open_end=open_end)[0]
 
 
-def _check(messages: Sequence[BaseMessage], start: int, open_end: bool) -> tuple[str | None, int]:
-    """(what is wrong, position of the last message that is no result: all before it is in order)."""
+def check_pairs(messages: Sequence[BaseMessage], start: int, *, open_end: bool) -> tuple[str | None, int]:
+    """(what is wrong, position of the last message that is no result: all before it is in order).
+
+    `start` is such a position, of a history that these messages go on from.
+    """
     waiting: dict[str, int] = {}
     answered: set[str] = set()
     asked_at = last = start
@@ -98,7 +110,7 @@ def repair_history(
     buffer = messages.buffer if isinstance(messages, History) else None
     if buffer is not None and buffer.checked <= len(messages):
         start = buffer.checked
-    problem, last = _check(messages, start, open_end)
+    problem, last = check_pairs(messages, start, open_end=open_end)
     if problem is None:
         if buffer is not None and last > buffer.checked:
             buffer.checked = last

@@ -24,7 +24,8 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from pydantic import PrivateAttr
 
 from loopwright.errors import UsageError
-from loopwright.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCall, find_broken_pair
+from loopwright.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCall
+from loopwright.messages.pairing import check_pairs
 from loopwright.messages.plain import json_text
 from loopwright.models.base import BaseChatModel
 from loopwright.port import Port
@@ -125,6 +126,8 @@ class ScriptedModel(BaseChatModel):
 
     _script: list[Any] = PrivateAttr(default_factory=list[Any])
     _requests: list[Request] = PrivateAttr(default_factory=list[Request])
+    _in_order: tuple[list[BaseMessage], int] = PrivateAttr(default=([], 0))
+    """The messages that were looked at last, and how far what comes behind them need not be looked at again."""
     _lock: Any = PrivateAttr(default_factory=Lock)
 
     def __init__(self, *script: ScriptItem, **fields: Any) -> None:
@@ -221,9 +224,11 @@ class ScriptedModel(BaseChatModel):
         return reply._replace(message=_with_call_ids(reply.message, number)) if reply.message is not None else reply
 
     def _check_history(self, number: int, messages: list[BaseMessage]) -> None:
-        broken = find_broken_pair(messages)
+        known, start = self._in_order  # nearly every request goes on from the one before: a long thread is read once
+        broken, last = check_pairs(messages, start if messages[: len(known)] == known else 0, open_end=False)
         if broken is not None:
             raise AssertionError(f"Request {number} is no valid history: {broken}. It was:\n{_tail(messages, 12)}")
+        self._in_order = self._requests[number - 1].messages, last
 
     def _check_tools(self, number: int, message: AIMessage) -> None:
         bound = self._requests[number - 1].tool_names
