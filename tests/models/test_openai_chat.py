@@ -21,7 +21,7 @@ from loopwright.messages import HumanMessage, SystemMessage, ToolMessage, merge_
 from loopwright.models.http import Timeouts
 from loopwright.models.openai_chat import ChatOpenAI
 from loopwright.models.openai_chat.dialect import Dialect
-from loopwright.models.openai_chat.settings import timeouts_of
+from loopwright.models.settings import timeouts_of
 from tests.models.loopback import Answer, Loopback, chat_answer, chat_event, chat_stream
 
 KEY = "sk-very-secret-1234"
@@ -566,7 +566,7 @@ def test_the_key_is_nowhere(caplog: pytest.LogCaptureFixture):
 
 def test_only_what_was_set_is_shown():
     assert repr(ChatOpenAI(model="m", api_key=KEY, temperature=1)) == (
-        "ChatOpenAI(model='m', provider='openai', base_url='https://api.openai.com/v1', temperature=1.0)"
+        "ChatOpenAI(model='m', base_url='https://api.openai.com/v1', provider='openai', temperature=1.0)"
     )
 
 

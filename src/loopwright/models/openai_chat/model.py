@@ -10,25 +10,24 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
+from pydantic import Field
 
 from loopwright import __version__
-from loopwright.messages import AIMessage, AIMessageChunk, BaseMessage, merge_chunks, message_chunk_to_message
-from loopwright.models.base import BaseChatModel
-from loopwright.models.http import Wire, WireHeaders, WireRequest
+from loopwright.messages import AIMessage, BaseMessage
+from loopwright.models.http import WireHeaders, WireRequest
 from loopwright.models.like import ModelLike
 from loopwright.models.openai_chat.dialect import Dialect
 from loopwright.models.openai_chat.request import response_format, wire_messages, wire_tool_choice, wire_tools
 from loopwright.models.openai_chat.response import parse_response
-from loopwright.models.openai_chat.settings import ANYONE, endpoint, key_hint, settle, sound_key, timeouts_of
+from loopwright.models.openai_chat.settings import ANYONE, endpoint, key_hint, settle
 from loopwright.models.openai_chat.stream import ChatStream
-from loopwright.models.outputs import ChatGeneration, ChatResult
 from loopwright.models.providers import PROVIDERS, Provider, host_of, provider_at
 from loopwright.models.wire_errors import Peer
 from loopwright.models.wire_json import dumps
+from loopwright.models.wired import WiredChatModel
 
 __all__ = ["ChatOpenAI"]
 
@@ -38,19 +37,14 @@ _SENT = (
 )  # fmt: skip
 
 
-class ChatOpenAI(BaseChatModel):
-    """A chat model at OpenAI, or at any server that speaks its Chat Completions (`base_url`, `provider`)."""
+class ChatOpenAI(WiredChatModel):
+    """A chat model at OpenAI, or at any server that speaks its Chat Completions.
 
-    model_config = ConfigDict(extra="forbid")
+    `base_url` is the address up to and with `/v1`.
+    """
 
-    model: str
-    """The provider's name of the model."""
     provider: str = ""
     """A row of the table of providers; it is `response_metadata["provider"]`. Found from `base_url` if left out."""
-    api_key: Any = Field(default=None, exclude=True, repr=False)
-    """The key, or a function that gives it for each request. Without it, the provider's environment variable."""
-    base_url: str = ""
-    """Address up to and with `/v1`. Without it, the provider's."""
     organization: str | None = Field(default=None, exclude=True, repr=False)
     temperature: float | None = None
     max_tokens: int | None = None
@@ -58,7 +52,6 @@ class ChatOpenAI(BaseChatModel):
     top_p: float | None = None
     n: int | None = None
     """How many answers to ask for. The first is the message."""
-    stop: str | list[str] | None = None
     seed: int | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
@@ -72,28 +65,8 @@ class ChatOpenAI(BaseChatModel):
     parallel_tool_calls: bool | None = None
     stream_usage: bool = True
     """Ask for token counts in streams."""
-    streaming: bool = False
-    """Read every answer as a stream, also for `invoke`."""
-    timeout: Any = None
-    """Longest silence in seconds, before the answer and inside a stream; 600 by default, `inf` for none. A pair is
-    (connect, silence)."""
-    idle_timeout: float | None = None
-    """Longest silence inside a stream, where it should differ from `timeout`."""
-    max_retries: int = 2
-    """Further tries after a failure that may pass; nothing is tried again once the answer has begun."""
-    model_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """Further fields of the request."""
-    extra_body: dict[str, Any] | None = None
-    """The same; has the last word."""
-    default_headers: dict[str, str] | None = Field(default=None, exclude=True, repr=False)
-    default_query: dict[str, str] | None = Field(default=None, exclude=True, repr=False)
     dialect: Dialect | None = Field(default=None, exclude=True, repr=False)
     """How the server differs, where the provider's row does not fit it."""
-    http_client: Any = Field(default=None, exclude=True, repr=False)
-    """An `httpx2.Client` of your own (proxies, certificates). You close it."""
-    http_async_client: Any = Field(default=None, exclude=True, repr=False)
-
-    _wire: Any = PrivateAttr(default=None)
 
     if not TYPE_CHECKING:
 
@@ -101,10 +74,6 @@ class ChatOpenAI(BaseChatModel):
             super().__init__(**settle(type(self), fields))
 
     # -- what this is -----------------------------------------------------------------------------------------------
-
-    @property
-    def model_name(self) -> str:
-        return self.model
 
     @property
     def _llm_type(self) -> str:
@@ -122,56 +91,13 @@ class ChatOpenAI(BaseChatModel):
             return ANYONE
         return self._row.dialect
 
-    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Only what was set: most settings are the provider's."""
-        shown = self.model_fields_set
-        return ((name, value) for name, value in super().__repr_args__() if name in shown and value is not None)
+    # -- the format -------------------------------------------------------------------------------------------------
 
-    # -- the four methods -------------------------------------------------------------------------------------------
+    def _parse(self, body: bytes, peer: Peer) -> Sequence[AIMessage]:
+        return parse_response(body, peer)
 
-    def _generate(
-        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
-    ) -> ChatResult:
-        if self.streaming:
-            return _result([_whole(list(self._stream(messages, stop, run_manager, **kwargs)))])
-        request = self._request(messages, stop, kwargs, streamed=False)
-        return _result(parse_response(self._connected().read(request), request.peer))
-
-    async def _agenerate(
-        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
-    ) -> ChatResult:
-        if self.streaming:
-            return _result([_whole([chunk async for chunk in self._astream(messages, stop, run_manager, **kwargs)])])
-        request = self._request(messages, stop, kwargs, streamed=False)
-        return _result(parse_response(await self._connected().aread(request), request.peer))
-
-    def _stream(
-        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
-    ) -> Generator[AIMessageChunk, None, None]:
-        request = self._request(messages, stop, kwargs, streamed=True)
-        answer = ChatStream(request.peer)
-        pieces = self._connected().pieces(request)
-        try:
-            for piece in pieces:
-                yield from answer.feed(piece)
-            yield from answer.close()
-        finally:
-            pieces.close()
-
-    async def _astream(
-        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
-    ) -> AsyncGenerator[AIMessageChunk, None]:
-        request = self._request(messages, stop, kwargs, streamed=True)
-        answer = ChatStream(request.peer)
-        pieces = self._connected().apieces(request)
-        try:
-            async for piece in pieces:
-                for chunk in answer.feed(piece):
-                    yield chunk
-            for chunk in answer.close():
-                yield chunk
-        finally:
-            await pieces.aclose()
+    def _reader(self, peer: Peer) -> ChatStream:
+        return ChatStream(peer)
 
     def bind_tools(
         self, tools: Sequence[Any], *, tool_choice: str | dict[str, Any] | bool | None = None, **kwargs: Any
@@ -265,40 +191,3 @@ class ChatOpenAI(BaseChatModel):
             body["tool_choice"] = word
         if parallel is not None and dialect.parallel_tool_calls:
             body["parallel_tool_calls"] = parallel
-
-    def _key(self) -> str | None:
-        key = self.api_key
-        if key is None:
-            return None
-        return key.get_secret_value() if isinstance(key, SecretStr) else sound_key(key())
-
-    def _connected(self) -> Wire:
-        """The wire of these settings. A copy with the same settings shares it."""
-        own = (self.http_client, self.http_async_client)
-        settings = (self.timeout, self.idle_timeout, self.max_retries, *own)
-        known = self._wire
-        if known is None or known[0] != settings:
-            wire = Wire(
-                timeouts=timeouts_of(self.timeout, self.idle_timeout, has_own=own != (None, None)),
-                max_retries=self.max_retries,
-                http_client=self.http_client,
-                http_async_client=self.http_async_client,
-            )
-            known = self._wire = (settings, wire)
-        return known[1]
-
-    def close(self) -> None:
-        """Close the connections of blocking calls. It happens by itself when the model is gone."""
-        self._connected().close()
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop. It happens by itself when the loop ends."""
-        await self._connected().aclose()
-
-
-def _result(messages: Sequence[AIMessage]) -> ChatResult:
-    return ChatResult(generations=[ChatGeneration(message=message) for message in messages])
-
-
-def _whole(chunks: list[AIMessageChunk]) -> AIMessage:
-    return cast("AIMessage", message_chunk_to_message(merge_chunks(chunks)))
