@@ -259,7 +259,7 @@ class GraphRecursionError(LoopwrightError, RecursionError):
 
 
 class ThreadConflictError(LoopwrightError):
-    """Another run claimed this thread first; this one has run nothing."""
+    """Another run has claimed this thread: first, and this one has run nothing; or meanwhile, and this one stops."""
 
 
 class StoredDataError(LoopwrightError):

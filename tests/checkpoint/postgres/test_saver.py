@@ -259,19 +259,50 @@ def test_a_thread_that_is_made_and_deleted_by_many_at_once(postgres_url):
         assert saver.size_report() == {"bytes": 0, "threads": 0, "checkpoints": 0}
 
 
+class Together(PostgresSaver):
+    """A saver whose runs read a thread together."""
+
+    reading: asyncio.Barrier
+
+    async def aload(self, *args: Any, **kwargs: Any) -> Any:
+        found = await super().aload(*args, **kwargs)
+        await self.reading.wait()
+        return found
+
+
+async def test_of_two_runs_that_have_read_the_same_one_goes_on(postgres_url):
+    async with PostgresSaver(postgres_url) as saver, Together(postgres_url) as one, Together(postgres_url) as two:
+        one.reading = two.reading = asyncio.Barrier(2)
+        await agent_on(saver, say("Yes.")).ainvoke({"messages": "Hi."}, THREAD)
+        agents = [agent_on(each, say("Yes.")) for each in (one, two)]
+        results = await asyncio.gather(
+            *(agent.ainvoke({"messages": "Again."}, THREAD) for agent in agents), return_exceptions=True
+        )
+        state = await agent_on(saver).aget_state(THREAD)
+
+    (lost,) = [result for result in results if isinstance(result, BaseException)]
+    assert isinstance(lost, ThreadConflictError)
+    assert "has run nothing" in str(lost)
+    assert [message.text for message in state.values["messages"]] == ["Hi.", "Yes.", "Again.", "Yes."]
+
+
 async def test_two_runs_at_once_never_mix(postgres_url):
-    """Each goes on from what it has read, or has run nothing."""
+    """Each goes on from what it has read, has run nothing, or is told that it was taken over; what was said stays."""
     async with PostgresSaver(postgres_url) as saver, PostgresSaver(postgres_url) as other:
         agents = [agent_on(saver, say("Yes.")), agent_on(other, say("Yes."))]
         await agents[0].ainvoke({"messages": "Hi."}, THREAD)
         results = await asyncio.gather(
             *(agent.ainvoke({"messages": "Again."}, THREAD) for agent in agents), return_exceptions=True
         )
-        texts = [message.text for message in agents[0].get_state(THREAD).values["messages"]]
+        messages = agents[0].get_state(THREAD).values["messages"]
 
-    won = [result for result in results if not isinstance(result, ThreadConflictError)]
-    assert won
-    assert texts == ["Hi.", "Yes.", *["Again.", "Yes."] * len(won)]
+    texts = [message.text for message in messages]
+    lost = [str(result) for result in results if isinstance(result, ThreadConflictError)]
+    won = [result["messages"] for result in results if not isinstance(result, BaseException)]
+    assert len(won) + len(lost) == 2
+    assert texts[:2] == ["Hi.", "Yes."]
+    assert texts.count("Again.") == 2 - sum("has run nothing" in words for words in lost)
+    assert messages in won, "the last one to write has seen all of it"
 
 
 def test_two_machines_take_turns(postgres_url):
