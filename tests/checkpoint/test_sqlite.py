@@ -181,6 +181,7 @@ def test_a_relative_path_stays_where_it_was(path, monkeypatch, tmp_path_factory)
 def test_durability_is_a_choice(path):
     for synchronous, level in (("normal", 1), ("full", 2)):
         with SqliteSaver(path, synchronous=synchronous) as saver:  # pyright: ignore[reportArgumentType]
+            saver.save(record(f"c{level}"))
             assert saver._file._writing.execute("PRAGMA synchronous").fetchone() == (level,)  # pyright: ignore[reportOptionalMemberAccess]
             assert saver._file._writing.execute("PRAGMA journal_mode").fetchone() == ("wal",)  # pyright: ignore[reportOptionalMemberAccess]
     with pytest.raises(UsageError, match='"normal" or "full"'):

@@ -48,8 +48,8 @@ from loopwright.messages.codec import (
     BIG_INT,
     PLAIN_DEPTH,
     SURROGATES,
+    decode_marked_list,
     decode_straight,
-    decode_straight_list,
     is_plain,
     message_of,
     read_number_or_text,
@@ -63,6 +63,8 @@ VERSION: Final = 1
 
 _VALUE, _LIST, _DICT, _HISTORY = b"\x01v", b"\x01l", b"\x01d", b"\x01h"
 """The first two bytes."""
+_ARRAY_32: Final = b"\xdd"
+"""In msgpack a list, and its count in four bytes."""
 
 _TUPLE: Final = 0x01
 _ODD_DICT: Final = 0x02
@@ -163,13 +165,17 @@ class Codec:
         self, blobs: Sequence[bytes], path: str, lost: list[Unreadable], at: int = 0
     ) -> list[BaseMessage]:
         """Many of them, in one go where all are plain; the first is the message `at` of the list in `path`."""
-        bodies = b"".join([blob.removeprefix(_VALUE) for blob in blobs])
-        if sum(map(len, blobs)) - len(bodies) == len(blobs) * len(_VALUE):  # each had it
-            head = b"\xdd" + len(blobs).to_bytes(4, "big")  # of a list in msgpack
-            try:
-                return decode_straight_list(head + bodies)
-            except _BROKEN:  # one of them is: the slow way tells which
-                pass
+        # The two bytes before each are numbers in msgpack, so all of it together is a list of three times as many.
+        count = len(blobs)
+        try:
+            marked = decode_marked_list(b"".join((_ARRAY_32, (3 * count).to_bytes(4, "big"), *blobs)))
+            messages = marked[2::3]
+            if marked[::3].count(_VALUE[0]) == marked[1::3].count(_VALUE[1]) == count and int not in map(
+                type, messages
+            ):
+                return messages
+        except _BROKEN:  # one of them is: the slow way tells which
+            pass
         return [self.decode_message(blob, f"{path}[{index}]", lost) for index, blob in enumerate(blobs, at)]
 
 
@@ -523,7 +529,7 @@ class _Reader:
         return kind
 
 
-_HEADS: Final = {_LIST: b"\xdd", _HISTORY: b"\xdd", _DICT: b"\xdf"}
+_HEADS: Final = {_LIST: _ARRAY_32, _HISTORY: _ARRAY_32, _DICT: b"\xdf"}
 """What stands before the count."""
 
 _READERS: Final[dict[int, Callable[[_Reader, memoryview], Any]]] = {

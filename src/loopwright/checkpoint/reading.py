@@ -34,7 +34,7 @@ from loopwright.errors import LoopwrightError, StoredDataError
 from loopwright.messages.base import BaseMessage
 from loopwright.messages.history import Buffer, History
 
-__all__ = ["FOUND", "Found", "Reader", "marks"]
+__all__ = ["FOUND", "Found", "Items", "Reader", "marks"]
 
 T = TypeVar("T")
 
@@ -46,6 +46,8 @@ FOUND: Final = (
 
 _BROKEN: Final = (msgspec.MsgspecError, TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
 """What rows that nobody of us has written may raise."""
+
+_ITEMS: Final = "FROM loopwright_items WHERE place >= ? AND place < ? ORDER BY place"
 
 _NEAR: Final = 16
 """Ranges that are no further apart than this are read as one."""
@@ -64,6 +66,27 @@ class Found(NamedTuple):
     thread: int
     swept: int
     fence: int
+
+
+class Items:
+    """The bytes of items, by number: runs that were read as such, and single ones."""
+
+    __slots__ = ("runs", "single")
+
+    def __init__(self) -> None:
+        self.runs: dict[int, list[bytes]] = {}
+        self.single: dict[int, bytes] = {}
+
+    def of(self, ranges: Ranges) -> list[bytes]:
+        """The bytes of messages in the order of a list. Raises `StoredDataError` for one that is not there."""
+        found: list[bytes] = []
+        try:
+            for start, count in ranges.runs():
+                found += self.runs.get(start) or map(self.single.__getitem__, range(start, start + count))
+        except KeyError as missing:
+            number = missing.args[0]
+            raise StoredDataError(f"message {number} of a checkpoint is not there: the store is damaged.") from None
+        return found
 
 
 class Reader:
@@ -147,12 +170,12 @@ class Reader:
         if learn:
             step = Step(found.space, found.number, body)
             self._known.steps.put((mark, found.ns, bytes(found.id)), step, 1)
-            for data, number in zip(_in_order(blobs, mark, Ranges().then(written)), written, strict=True):
+            for data, number in zip(blobs.of(Ranges().then(written)), written, strict=True):
                 self._known.numbers.put((mark, bytes(data)), number, len(data))
             for number in task_cells:
                 data = contents[number].data
                 self._known.numbers.put((mark, data), number, len(data))
-        writes = [self._write(mark, *entry, blobs, contents, lost) for entry in entries]
+        writes = [self._write(*entry, blobs, contents, lost) for entry in entries]
         return self._record(found, body, cells, values, writes, lost)
 
     def _record(
@@ -194,12 +217,11 @@ class Reader:
 
     def _write(
         self,
-        mark: Mark,
         task: str,
         channel: str,
         kind: str,
         payload: Any,
-        blobs: Mapping[int, bytes],
+        blobs: Items,
         contents: Mapping[int, Content],
         lost: list[Unreadable],
     ) -> Write:
@@ -209,9 +231,9 @@ class Reader:
         if kind == VALUE:
             return task, channel, self._codec.decode(payload, path, lost)
         if kind == MESSAGE:
-            (blob,) = _in_order(blobs, mark, Ranges([payload, 1]))
+            (blob,) = blobs.of(Ranges([payload, 1]))
             return task, channel, self._codec.decode_message(blob, path, lost)
-        items = self._codec.decode_messages(_in_order(blobs, mark, Ranges(payload)), path, lost)
+        items = self._codec.decode_messages(blobs.of(Ranges(payload)), path, lost)
         return task, channel, History(items) if kind == HISTORY.decode() else items
 
     # --- lists of messages ------------------------------------------------------
@@ -229,7 +251,7 @@ class Reader:
         name: str,
         ranges: Ranges,
         known: tuple[Lines | None, int],
-        blobs: Mapping[int, bytes],
+        blobs: Items,
         lost: list[Unreadable],
         *,
         is_history: bool,
@@ -242,26 +264,30 @@ class Reader:
         size = 0
         if lines is not None:
             items, size = lines.items[:same], lines.size * same // (lines.ranges.length or 1)
-        new = _in_order(blobs, mark, ranges.from_(same))
+        new = blobs.of(ranges.from_(same))
         items += self._codec.decode_messages(new, f'state["{name}"]', lost, same)
         return Lines(mark, items, Buffer(items) if is_history else None, ranges, size + sum(map(len, new)))
 
-    def items(self, mark: Mark, runs: Iterable[tuple[int, int]]) -> Work[dict[int, bytes]]:
-        """The bytes of items, by place."""
-        spans: list[list[int]] = []
-        for start, count in sorted(runs):
-            if spans and start <= spans[-1][1] + _NEAR:
-                spans[-1][1] = max(spans[-1][1], start + count)
+    def items(self, mark: Mark, runs: Iterable[tuple[int, int]]) -> Work[Items]:
+        """The bytes of items. Runs that are near are read as one; most lists are a single run, read without numbers."""
+        spans: list[list[tuple[int, int]]] = []
+        for run in sorted(runs):
+            if spans and run[0] <= _end(spans[-1]) + _NEAR:
+                spans[-1].append(run)
             else:
-                spans.append([start, start + count])
+                spans.append([run])
         origin = mark.thread << NUMBER_BITS
-        found: dict[int, bytes] = {}
-        for start, end in spans:
-            rows = yield Sql(
-                "SELECT place, blob FROM loopwright_items WHERE place >= ? AND place < ?",
-                (origin + start, origin + end),
-            )
-            found.update(rows)
+        found = Items()
+        for span in spans:
+            start, count = span[0]
+            places = (origin + start, origin + _end(span))
+            if len(span) == 1:
+                rows = yield Sql(f"SELECT blob {_ITEMS}", places)
+                if len(rows) == count:
+                    found.runs[start] = [blob for (blob,) in rows]
+                    continue
+            rows = yield Sql(f"SELECT place, blob {_ITEMS}", places)
+            found.single.update((place - origin, blob) for place, blob in rows)
         return found
 
     # --- cells ------------------------------------------------------------------
@@ -311,17 +337,9 @@ def _chain(mark: Mark, numbers: Collection[int]) -> Sql:
     )
 
 
-def _in_order(blobs: Mapping[int, bytes], mark: Mark, ranges: Ranges) -> list[bytes]:
-    """The bytes of messages, of those that were read by place."""
-    origin = mark.thread << NUMBER_BITS
-    found: list[bytes] = []
-    try:
-        for start, count in ranges.runs():
-            found += map(blobs.__getitem__, range(origin + start, origin + start + count))
-        return found
-    except KeyError as missing:
-        number = missing.args[0] - origin
-        raise StoredDataError(f"message {number} of a checkpoint is not there: the store is damaged.") from None
+def _end(span: list[tuple[int, int]]) -> int:
+    """The number behind the last of some runs."""
+    return max(start + count for start, count in span)
 
 
 def _path(due: Due, decode: Callable[..., Any], lost: list[Unreadable]) -> tuple[Any, ...]:

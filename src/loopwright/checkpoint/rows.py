@@ -443,8 +443,7 @@ class Rows:
         if ranges is None or unknown <= max(draft.length - ranges.length, 0):
             return {}
         items = yield from self.reader.items(thread.mark, ranges.runs())
-        origin = thread.number << NUMBER_BITS
-        return {bytes(items[origin + number]): number for number in ranges}
+        return {bytes(blob): number for blob, number in zip(items.of(ranges), ranges, strict=True)}
 
     def _cell(self, thread: Thread, data: bytes, last: _Shown | None) -> Work[_Shown]:
         """A cell that says this: the last one, if it does, or one that a task has written since."""

@@ -33,6 +33,7 @@ __all__ = [
     "BIG_INT",
     "PLAIN_DEPTH",
     "SURROGATES",
+    "decode_marked_list",
     "decode_messages",
     "decode_straight",
     "decode_straight_list",
@@ -108,6 +109,10 @@ decode_straight_list: Final[Callable[[Any], list[BaseMessage]]] = msgspec.msgpac
     cast(Any, list)[_union], ext_hook=_refuse
 ).decode
 """A list of messages of ours that are plain. Raises `msgspec.ValidationError` if there is any other."""
+decode_marked_list: Final[Callable[[Any], list[Any]]] = msgspec.msgpack.Decoder(
+    cast(Any, list)[int | _union], ext_hook=_refuse
+).decode
+"""The same, with small integers between them."""
 decode_straight: Final[Callable[[Any], BaseMessage]] = msgspec.msgpack.Decoder(_union, ext_hook=_refuse).decode
 """One message of ours that is plain. Raises `msgspec.ValidationError` for any other."""
 

@@ -173,8 +173,11 @@ class File:
         self._reader: _Helper | None = None
         self._unscrubbed = False
         self._was_closed = False
-        with self._lock:
-            self._writing = self._open()
+        connection = self._open()
+        if path == MEMORY:
+            self._writing = connection
+        else:  # many who open a file only read it: a connection costs as much as reading a hundred messages
+            self._idle.append(connection)
         self._identity = _identity(path)
 
     # --- running works ----------------------------------------------------------
