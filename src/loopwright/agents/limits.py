@@ -133,7 +133,7 @@ class Budget:
         """
         usage = _readable(message.usage_metadata)
         cost: Any = message.response_metadata.get("cost") if self.price is None else self.price(message)
-        if cost.__class__ is not float or not 0 <= cost < inf:
+        if cost is not None and (cost.__class__ is not float or not 0 <= cost < inf):
             cost = _amount(cost)
         estimated = 0
         if usage is None and any(budget.limits.tokens is not None for budget in self.chain):
@@ -484,11 +484,14 @@ def _amount(cost: Any) -> float | None:
 
 def _readable(usage: Any) -> dict[str, Any] | None:
     """Reported usage with integers for counts; None where there are none, so that the reply counts as one without."""
-    if usage is None or all(usage.get(name).__class__ is int for name in _COUNTS):  # nearly always
+    if usage is None:
+        return None
+    known = (usage.get("input_tokens"), usage.get("output_tokens"), usage.get("total_tokens"))
+    if known[0].__class__ is known[1].__class__ is known[2].__class__ is int:  # nearly always
         return usage
-    counts = {name: _amount(usage.get(name)) for name in _COUNTS}
-    known = {name: int(count) for name, count in counts.items() if count is not None}
-    return {**{name: value for name, value in usage.items() if name not in _COUNTS}, **known} if known else None
+    counts = {name: _amount(count) for name, count in zip(_COUNTS, known, strict=True)}
+    readable = {name: int(count) for name, count in counts.items() if count is not None}
+    return {**{name: value for name, value in usage.items() if name not in _COUNTS}, **readable} if readable else None
 
 
 _COUNTS: Final = ("input_tokens", "output_tokens", "total_tokens")

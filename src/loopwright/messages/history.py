@@ -49,48 +49,50 @@ _growing = threading.RLock()  # two runs may go on from the same version at once
 class Buffer:
     """Messages that only grow in number, and where each id is."""
 
-    __slots__ = ("__weakref__", "_index", "checked", "items")
+    __slots__ = ("__weakref__", "checked", "index", "items")
 
     items: list[BaseMessage]
+    index: dict[Any, int]
+    """Position by id. Made when somebody asks first: most threads that are read are only looked at."""
     checked: int
     """How many of the first messages are known to have every call answered. Kept by `repair_history`."""
 
     def __init__(self, items: list[BaseMessage]) -> None:
         self.items = items
-        self._index: dict[Any, int] | None = None
         self.checked = 0
 
-    @property
-    def index(self) -> dict[Any, int]:
-        """Position by id. Made when somebody asks: most threads that are read are only looked at."""
-        index = self._index
-        return self._indexed() if index is None else index
-
-    def _indexed(self) -> dict[Any, int]:
-        with _growing:  # nobody appends meanwhile
-            if self._index is None:
-                self._index = {message.id: position for position, message in enumerate(self.items)}
-            return self._index
+    def __getattr__(self, name: str) -> Any:
+        """`index`, as long as it is not there: a property would be called at every look."""
+        if name != "index":
+            raise AttributeError(f"a Buffer has no attribute {name!r}")
+        with _growing:  # nobody appends meanwhile, or makes it at the same time
+            try:
+                return object.__getattribute__(self, name)
+            except AttributeError:
+                self.index = {message.id: position for position, message in enumerate(self.items)}
+                return self.index
 
 
 class History(list[BaseMessage]):
     """A list of messages that knows what it shares with its earlier versions."""
 
-    _buffer: Buffer | None = None
+    buffer: Buffer
+    """What this version shares with others: it is the first `len(self)` of `buffer.items`. Made when it is missing."""
 
-    @property
-    def buffer(self) -> Buffer:
-        """What this version shares with others: it is the first `len(self)` of `buffer.items`."""
-        buffer = self._buffer
-        if buffer is None:
-            buffer = self._buffer = Buffer(list(self))
-        return buffer
+    def __getattr__(self, name: str) -> Any:
+        if name != "buffer":
+            raise AttributeError(f"a History has no attribute {name!r}")
+        self.buffer = Buffer(list(self))
+        return self.buffer
+
+    def _cut_off(self) -> None:
+        self.__dict__.pop("buffer", None)
 
     @classmethod
     def of(cls, buffer: Buffer, length: int) -> History:
         """The version that is the first `length` messages of a buffer."""
         history = cls(buffer.items if length == len(buffer.items) else buffer.items[:length])
-        history._buffer = buffer
+        history.buffer = buffer
         return history
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -99,58 +101,58 @@ class History(list[BaseMessage]):
     def copy(self) -> History:
         """The same version again."""
         other = History(self)
-        other._buffer = self._buffer
+        other.__dict__.update(self.__dict__)
         return other
 
     __copy__ = copy
 
     def append(self, value: BaseMessage, /) -> None:
-        self._buffer = None
+        self._cut_off()
         super().append(value)
 
     def extend(self, values: Iterable[BaseMessage], /) -> None:
-        self._buffer = None
+        self._cut_off()
         super().extend(values)
 
     def insert(self, index: SupportsIndex, value: BaseMessage, /) -> None:
-        self._buffer = None
+        self._cut_off()
         super().insert(index, value)
 
     def pop(self, index: SupportsIndex = -1, /) -> BaseMessage:
-        self._buffer = None
+        self._cut_off()
         return super().pop(index)
 
     def remove(self, value: BaseMessage, /) -> None:
-        self._buffer = None
+        self._cut_off()
         super().remove(value)
 
     def clear(self) -> None:
-        self._buffer = None
+        self._cut_off()
         super().clear()
 
     def reverse(self) -> None:
-        self._buffer = None
+        self._cut_off()
         super().reverse()
 
     def sort(self, *, key: Any = None, reverse: bool = False) -> None:
-        self._buffer = None
+        self._cut_off()
         super().sort(key=key, reverse=reverse)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self._buffer = None
+        self._cut_off()
         super().__setitem__(key, value)
 
     def __delitem__(self, key: SupportsIndex | slice) -> None:
-        self._buffer = None
+        self._cut_off()
         super().__delitem__(key)
 
     def __iadd__(self, values: Iterable[BaseMessage], /) -> Self:  # type: ignore[override]
-        self._buffer = None
+        self._cut_off()
         super().__iadd__(values)
         return self
 
     def __imul__(self, count: SupportsIndex, /) -> Self:
-        self._buffer = None
+        self._cut_off()
         super().__imul__(count)
         return self
 
@@ -178,7 +180,7 @@ def add_messages(left: Any = _missing, right: Any = _missing, *, format: _Format
         if left is not right:
             raise UsageError("add_messages needs both lists: write add_messages(left, right)")
         return partial(add_messages, format=format)
-    history = left if left.__class__ is History and left._buffer is not None else _first_version(left)
+    history = left if left.__class__ is History and "buffer" in left.__dict__ else _first_version(left)
     if right.__class__ is list and len(right) == 1 and right[0].__class__ in _FINISHED and right[0].id is not None:
         merged = _add_one(history, history.buffer, len(history), right[0])  # what nearly every step does
     else:
@@ -195,7 +197,7 @@ def add_messages(left: Any = _missing, right: Any = _missing, *, format: _Format
 def _first_version(messages: Any) -> History:
     """A history with a buffer of its own, from what is none yet."""
     history = History(messages_with_ids(messages))
-    history._buffer = Buffer(list(history))  # pyright: ignore[reportPrivateUsage]
+    history.buffer = Buffer(list(history))
     return history
 
 
@@ -237,7 +239,7 @@ def _add(history: History, news: list[BaseMessage]) -> History:
         buffer.index.update(fresh)
     version = History(history)
     _extend(version, news)
-    version._buffer = buffer  # pyright: ignore[reportPrivateUsage]
+    version.buffer = buffer
     return version
 
 
@@ -255,7 +257,7 @@ def _add_one(history: History, buffer: Buffer, length: int, message: BaseMessage
         index[id] = length
     version = History(history)
     _append(version, message)
-    version._buffer = buffer  # pyright: ignore[reportPrivateUsage]
+    version.buffer = buffer
     return version
 
 
@@ -283,7 +285,7 @@ def _rebuild(history: History, news: list[BaseMessage]) -> History:
         elif not emptied:
             raise InvalidUpdateError(f"RemoveMessage(id={id!r}): no message has this id ({_some(index)})")
     version = History(message for message in slots if message is not None)
-    version._buffer = Buffer(list(version))  # pyright: ignore[reportPrivateUsage]
+    version.buffer = Buffer(list(version))
     return version
 
 
