@@ -55,7 +55,7 @@ class Buffer:
     index: dict[Any, int]
     """Position by id. Made when somebody asks first: most threads that are read are only looked at."""
     checked: int
-    """How many of the first messages are known to have every call answered. Kept by `repair_history`."""
+    """How many of the first messages are known to be in order. Kept by `repair_history`."""
 
     def __init__(self, items: list[BaseMessage]) -> None:
         self.items = items

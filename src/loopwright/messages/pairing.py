@@ -55,38 +55,42 @@ def find_broken_pair(messages: Sequence[BaseMessage], *, open_end: bool = False)
 
 
 def check_pairs(messages: Sequence[BaseMessage], start: int, *, open_end: bool) -> tuple[str | None, int]:
-    """(what is wrong, position of the last message that is no result: all before it is in order).
+    """(what is wrong, how many of the first messages are in order, whatever comes after them).
 
-    `start` is such a position, of a history that these messages go on from.
+    `start` is such a number, of these messages or of a history that they go on from.
     """
     waiting: dict[str, int] = {}
     answered: set[str] = set()
-    asked_at = last = start
+    asked_at = start
     for at in range(start, len(messages)):
         message = messages[at]
         if isinstance(message, ToolMessage):
             call_id = message.tool_call_id
             left = waiting.get(call_id, 0)
             if not left:
-                return f"messages[{at}] is a result for {call_id!r}, which no AI message right before it asks for", last
+                return (
+                    f"messages[{at}] is a result for {call_id!r}, which no AI message right before it asks for",
+                    start,
+                )
             waiting[call_id] = left - 1
             answered.add(call_id)
             continue
-        last = at
         if waiting:
             if len(answered) < len(waiting):
-                return _unanswered(waiting, answered, asked_at), last
+                return _unanswered(waiting, answered, asked_at), start
             waiting, answered = {}, set()
         if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
             asked_at = at
             for call in calls_of(message) if message.invalid_tool_calls else message.tool_calls:
                 call_id = call["id"]
                 if not call_id:
-                    return f"messages[{at}] calls {call['name']!r} without an id", last
+                    return f"messages[{at}] calls {call['name']!r} without an id", start
                 waiting[call_id] = waiting.get(call_id, 0) + 1
-    if not open_end and len(answered) < len(waiting):
-        return _unanswered(waiting, answered, asked_at), last
-    return None, last
+    if len(answered) == len(waiting) and not any(waiting.values()):
+        return None, len(messages)
+    if open_end or len(answered) == len(waiting):  # one id of several calls may have another result yet
+        return None, asked_at
+    return _unanswered(waiting, answered, asked_at), start
 
 
 def _unanswered(waiting: dict[str, int], answered: set[str], at: int) -> str:
@@ -110,10 +114,10 @@ def repair_history(
     buffer = messages.buffer if isinstance(messages, History) else None
     if buffer is not None and buffer.checked <= len(messages):
         start = buffer.checked
-    problem, last = check_pairs(messages, start, open_end=open_end)
+    problem, sound = check_pairs(messages, start, open_end=open_end)
     if problem is None:
-        if buffer is not None and last > buffer.checked:
-            buffer.checked = last
+        if buffer is not None and sound > buffer.checked:
+            buffer.checked = sound
         return messages
     return _repaired(messages, text, open_end)
 

@@ -127,7 +127,7 @@ class ScriptedModel(BaseChatModel):
     _script: list[Any] = PrivateAttr(default_factory=list[Any])
     _requests: list[Request] = PrivateAttr(default_factory=list[Request])
     _in_order: tuple[list[BaseMessage], int] = PrivateAttr(default=([], 0))
-    """The messages that were looked at last, and how far what comes behind them need not be looked at again."""
+    """The messages that were looked at last, and how many of them need not be looked at again."""
     _lock: Any = PrivateAttr(default_factory=Lock)
 
     def __init__(self, *script: ScriptItem, **fields: Any) -> None:
@@ -225,10 +225,10 @@ class ScriptedModel(BaseChatModel):
 
     def _check_history(self, number: int, messages: list[BaseMessage]) -> None:
         known, start = self._in_order  # nearly every request goes on from the one before: a long thread is read once
-        broken, last = check_pairs(messages, start if messages[: len(known)] == known else 0, open_end=False)
+        broken, sound = check_pairs(messages, start if messages[: len(known)] == known else 0, open_end=False)
         if broken is not None:
             raise AssertionError(f"Request {number} is no valid history: {broken}. It was:\n{_tail(messages, 12)}")
-        self._in_order = self._requests[number - 1].messages, last
+        self._in_order = self._requests[number - 1].messages, sound
 
     def _check_tools(self, number: int, message: AIMessage) -> None:
         bound = self._requests[number - 1].tool_names
