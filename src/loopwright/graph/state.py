@@ -235,7 +235,7 @@ def view_of(schema: type[Any]) -> Callable[[dict[str, Any]], Any]:
 def fold(
     channels: Mapping[str, Channel],
     state: dict[str, Any],
-    writes: Iterable[tuple[str, Sequence[tuple[str, Any]]]],
+    writes: Sequence[tuple[str, Sequence[tuple[str, Any]]]],
     ephemeral: Iterable[str] = (),
 ) -> tuple[dict[str, Any], set[str]]:
     """A new state: `state` with the writes of a step's tasks, `(task name, [(key, update)])` in their order.
@@ -246,6 +246,12 @@ def fold(
     new = dict(state)
     for key in ephemeral:
         new.pop(key, None)
+    if len(writes) == 1 and len(writes[0][1]) == 1:  # nearly every step
+        key, update = writes[0][1][0]
+        channel = channels.get(key)
+        if channel is not None and channel.reducer is not None and key in new and type(update) is not Overwrite:
+            new[key] = channel.reducer(new[key], update)
+            return new, {key}
     changed: set[str] = set()
     writer: dict[str, str] = {}
     for task, updates in writes:

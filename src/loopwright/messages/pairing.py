@@ -114,12 +114,26 @@ def repair_history(
     buffer = messages.buffer if isinstance(messages, History) else None
     if buffer is not None and buffer.checked <= len(messages):
         start = buffer.checked
+        if start + 2 == len(messages) and _is_round(messages[start], messages[start + 1]):
+            buffer.checked += 2
+            return messages
     problem, sound = check_pairs(messages, start, open_end=open_end)
     if problem is None:
         if buffer is not None and sound > buffer.checked:
             buffer.checked = sound
         return messages
     return _repaired(messages, text, open_end)
+
+
+def _is_round(reply: BaseMessage, result: BaseMessage) -> bool:
+    """Whether these are one call and its result: what nearly every round has added."""
+    if not isinstance(reply, AIMessage) or not isinstance(result, ToolMessage):
+        return False
+    calls = reply.tool_calls
+    if len(calls) != 1 or reply.invalid_tool_calls:
+        return False
+    call_id = calls[0]["id"]
+    return bool(call_id) and call_id == result.tool_call_id
 
 
 class _Asking:
