@@ -131,6 +131,7 @@ class ChatOpenAI(WiredChatModel):
             row.name,
             self.base_url,
             label=None if known else host_of(self.base_url),
+            host=host_of(self.base_url) if row.base_url and host_of(self.base_url) != host_of(row.base_url) else None,
             key_hint=key_hint(row),
             secrets=(key, *(self.default_headers or {}).values()),
         )
