@@ -21,7 +21,7 @@ from loopwright.errors import UsageError
 from loopwright.messages import AIMessage
 from loopwright.port import Port
 
-__all__ = ["BaseRateLimiter", "InMemoryRateLimiter", "PolledRateLimiter", "correct", "wait_for"]
+__all__ = ["BaseRateLimiter", "InMemoryRateLimiter", "PolledRateLimiter", "check_rates", "correct", "wait_for"]
 
 
 class BaseRateLimiter(ABC):
