@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from loopwright.models.like import ModelLike
     from loopwright.models.openai_chat.model import ChatOpenAI
     from loopwright.models.rate_limit import BaseRateLimiter, InMemoryRateLimiter
+    from loopwright.models.shared_rate_limit import SharedRateLimiter
 
 __all__ = [
     "BaseChatModel",
@@ -22,5 +23,6 @@ __all__ = [
     "InMemoryCache",
     "InMemoryRateLimiter",
     "ModelLike",
+    "SharedRateLimiter",
     "init_chat_model",
 ]

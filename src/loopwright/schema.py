@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, Union, cast
 
 from loopwright.errors import UsageError
 
-__all__ = ["json_schema", "readable", "schema_description", "schema_name", "union_members", "validate"]
+__all__ = ["adapter", "json_schema", "readable", "schema_description", "schema_name", "union_members", "validate"]
 
 _KINDS = "a pydantic model, a dataclass, a TypedDict or a JSON schema dictionary"
 
@@ -59,7 +59,7 @@ def json_schema(schema: Any) -> dict[str, Any]:
                 'a JSON schema must describe an object: {"title": ..., "type": "object", "properties": ...}'
             )
         return _compact(inner)
-    return _compact(_adapter(schema).json_schema())
+    return _compact(adapter(schema).json_schema())
 
 
 def validate(schema: Any, data: Any) -> Any:
@@ -74,7 +74,7 @@ def validate(schema: Any, data: Any) -> Any:
             words = f"{schema_name(cast(Any, schema))}: an object was expected, not {type(data).__name__}"
             raise ValueError(words)  # noqa: TRY004 - what does not fit is a ValueError, as pydantic's is
         return cast(Any, data)
-    return _adapter(schema).validate_python(data)
+    return adapter(schema).validate_python(data)
 
 
 def union_members(schema: Any) -> list[Any]:
@@ -93,7 +93,7 @@ def union_members(schema: Any) -> list[Any]:
 
 
 @functools.cache
-def _adapter(schema: Any) -> Any:
+def adapter(schema: Any) -> Any:
     """pydantic's view of a class; cached, because building it costs a thousand times what using it does."""
     from pydantic import TypeAdapter
 

@@ -286,7 +286,8 @@ def test_invoke_with_a_mode_gives_what_stream_yields(world: World):
 @both_worlds
 @pytest.mark.parametrize("mode", ["token", "tokens", "value", ""])
 def test_a_mode_that_does_not_exist(world: World, mode):
-    words = "The modes are 'values', 'updates', 'messages', 'custom', 'checkpoints', 'tasks', 'debug', 'events'"
+    words = "The modes are 'values', 'updates', 'messages', 'structured', 'custom', 'checkpoints', 'tasks', "
+    words += "'debug', 'events'"
     with pytest.raises(UsageError, match=f"stream_mode='{mode}' does not exist. {words}") as caught:
         world.stream(story(), {"log": []}, thread(), stream_mode=mode)
     assert ('stream_mode="messages"' in str(caught.value)) == mode.startswith("token")

@@ -129,7 +129,7 @@ def test_include_raw_gives_all_three(world: Blocking) -> None:
 @both_worlds
 def test_streams_and_batches_give_the_data(world: Blocking) -> None:
     asked = ScriptedModel(call("Place", city="Oslo"), loop=True).with_structured_output(Place)
-    assert world.stream(asked, "hi") == [Place(city="Oslo")]
+    assert world.stream(asked, "hi") == [{"city": "Oslo"}, Place(city="Oslo")]
     assert world.batch(asked, ["a", "b"]) == [Place(city="Oslo")] * 2
 
 

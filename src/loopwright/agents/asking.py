@@ -19,6 +19,7 @@ from loopwright.agents.middleware.hooks import Hook, normalize_model_result
 from loopwright.agents.middleware.types import ModelRequest, ModelResponse
 from loopwright.agents.stop import is_notice, notice
 from loopwright.errors import BudgetSpent, UsageError
+from loopwright.graph.events import AnswerGrew
 from loopwright.graph.types import Command
 from loopwright.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from loopwright.messages.base import with_id
@@ -133,7 +134,12 @@ class Asker:
         budget: Budget = run.budget
         teller = None
         if run.feed is not None:
-            teller = task.chunk_teller(*(self.marks if model is self.bound else _marks_of(model)))
+            tags, metadata = self.marks if model is self.bound else _marks_of(model)
+            teller = task.chunk_teller(tags, metadata)
+            if plan is not None and run.wants(AnswerGrew):
+                from loopwright.agents.growing import telling_growth
+
+                teller = telling_growth(run, plan, tags, teller)
         call = model.respond(run.port, sent, stop=None, kwargs=_NOTHING, config=run.config, on_chunk=teller)
         if budget.timed:
             call = task.port.within(call, max(0.0, (budget.deadline or 0.0) - budget.clock()))

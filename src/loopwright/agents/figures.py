@@ -48,7 +48,7 @@ class Limits(Struct, frozen=True, kw_only=True, metaclass=_Named):
     tokens: int | None = None
     """Input and output of all model calls."""
     cost: float | None = None
-    """In the currency of the model's prices (`response_metadata["cost"]`)."""
+    """In US dollars, as `loopwright.models.prices` has them: the provider's own figures, or the table's."""
     seconds: float | None = None
     """From the start; time between an interrupt and its resume is not counted."""
     repeats: int | None = 5

@@ -86,7 +86,7 @@ class Budget:
         clock: Callable[[], float] = time.monotonic,
         price: Callable[[AIMessage], float | None] | None = None,
     ) -> None:
-        """`clock` gives seconds; `price` the cost of one reply, for models that do not report it themselves."""
+        """`clock` gives seconds; `price` the cost of one reply, in place of what `loopwright.models.prices` knows."""
         self.limits = Limits() if limits is None else limits
         self.chain: tuple[Budget, ...] = (self,) if parent is None else (self, *parent.chain)
         self.clock = clock
@@ -132,7 +132,7 @@ class Budget:
         `sent` is what the model was given; it is read only where tokens are limited and the reply does not report any.
         """
         usage = _readable(message.usage_metadata)
-        cost: Any = message.response_metadata.get("cost") if self.price is None else self.price(message)
+        cost: Any = _price_of(message) if self.price is None else self.price(message)
         if cost is not None and (cost.__class__ is not float or not 0 <= cost < inf):
             cost = _amount(cost)
         estimated = 0
@@ -246,8 +246,8 @@ class Budget:
 
     @property
     def cost(self) -> float | None:
-        """What the model calls have cost; None while no price is known."""
-        return self._cost
+        """What the model calls have cost; None while that is not known of every one of them."""
+        return None if self._unpriced else self._cost
 
     @property
     def elapsed(self) -> float:
@@ -293,7 +293,7 @@ class Budget:
     def __repr__(self) -> str:
         return (
             f"<Budget model_calls={self.model_calls} tool_calls={self.tool_calls} tokens={self.tokens} "
-            f"cost={self._cost} of {self.limits!r}>"
+            f"cost={self.cost} of {self.limits!r}>"
         )
 
     # -- across a pause --------------------------------------------------------------------------------------------
@@ -471,6 +471,16 @@ def ended_by(run: Run) -> Reached | None:
 
 def _left(allowed: float | None, used: float) -> float | None:
     return None if allowed is None else max(allowed - used, 0)
+
+
+def _price_of(message: AIMessage) -> Any:
+    """A reply that does not say who it is from has no other price than its own."""
+    metadata = message.response_metadata
+    if not metadata or ("provider" not in metadata and "cache_hit" not in metadata):
+        return metadata.get("cost")
+    from loopwright.models.prices import price_of
+
+    return price_of(message)
 
 
 def _amount(cost: Any) -> float | None:

@@ -98,7 +98,7 @@ class AgentResult(dict[str, Any], Generic[ResponseT]):
 
     @property
     def cost(self) -> float | None:
-        """What the model calls have cost; None if no price is known."""
+        """What the model calls have cost, nested agents in, in US dollars; None if one of them has no known price."""
         return self._report.cost
 
     @property

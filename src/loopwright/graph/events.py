@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 __all__ = [
+    "AnswerGrew",
     "AnyEvent",
     "CheckpointSaved",
     "CustomEmitted",
@@ -68,6 +69,15 @@ class MessageAdded(Event, frozen=True, tag="message_added"):
     message: Any
     """A whole message that was not streamed before: a tool's result, a hook's message, a plain model's answer."""
     metadata: dict[str, Any]
+
+
+class AnswerGrew(Event, frozen=True, tag="answer_grew"):
+    name: str
+    """The schema that the answer is for."""
+    value: dict[str, Any]
+    """The fields that have come, as plain dicts and lists; longer texts and more items than the last time."""
+    message_id: str | None
+    """The reply that holds it: another one begins anew."""
 
 
 class CustomEmitted(Event, frozen=True, tag="custom_emitted"):
@@ -151,6 +161,7 @@ AnyEvent: TypeAlias = (
     | TaskStarted
     | MessageChunk
     | MessageAdded
+    | AnswerGrew
     | CustomEmitted
     | ToolStarted
     | ToolFinished

@@ -17,6 +17,7 @@ from msgspec import structs
 from loopwright.drive.outbox import Outbox
 from loopwright.errors import UsageError
 from loopwright.graph.events import (
+    AnswerGrew,
     CheckpointSaved,
     CustomEmitted,
     Event,
@@ -55,6 +56,16 @@ def _update(event: TaskFinished) -> Any:
     if event.error is not None or event.interrupts:
         return SKIP
     return UpdateChunk({event.name: event.update})
+
+
+def _whole_answer(event: TaskFinished) -> Any:
+    """The answer that an agent has accepted, as the schema's own type."""
+    update = event.update
+    if event.error is not None or event.interrupts or not update:
+        return SKIP
+    updates = cast("list[dict[str, Any]]", update if isinstance(update, list) else [update])
+    answers = [one["structured_response"] for one in updates if one.get("structured_response") is not None]
+    return answers[-1] if answers else SKIP
 
 
 def _paused_update(event: RunInterrupted) -> Any:
@@ -109,6 +120,7 @@ _ALL: Final = (
     TaskStarted,
     MessageChunk,
     MessageAdded,
+    AnswerGrew,
     CustomEmitted,
     ToolStarted,
     ToolFinished,
@@ -127,6 +139,7 @@ MODES: Final[dict[str, dict[type[Event], _View]]] = {
         MessageChunk: lambda event: TokenPair((event.chunk, event.metadata)),
         MessageAdded: lambda event: TokenPair((event.message, event.metadata)),
     },
+    "structured": {AnswerGrew: lambda event: event.value, TaskFinished: _whole_answer},
     "custom": {CustomEmitted: lambda event: event.value},
     "checkpoints": {CheckpointSaved: _checkpoint},
     "tasks": {TaskStarted: _task, TaskFinished: _task_result},

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from loopwright.models.openai_chat.model import ChatOpenAI
     from loopwright.models.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, Generation, LLMResult
     from loopwright.models.rate_limit import BaseRateLimiter, InMemoryRateLimiter
+    from loopwright.models.shared_rate_limit import SharedRateLimiter
 
 __all__ = [
     "BaseChatModel",
@@ -30,6 +31,7 @@ __all__ = [
     "InMemoryRateLimiter",
     "LLMResult",
     "ModelLike",
+    "SharedRateLimiter",
     "init_chat_model",
 ]
 
@@ -46,6 +48,7 @@ _LAZY = {
     "InMemoryRateLimiter": "rate_limit",
     "LLMResult": "outputs",
     "ModelLike": "like",
+    "SharedRateLimiter": "shared_rate_limit",
     "init_chat_model": "catalogue",
 }
 

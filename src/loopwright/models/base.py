@@ -56,7 +56,7 @@ class BaseChatModel(BaseModel, ModelLike):
     custom_get_token_ids: Callable[[str], list[int]] | None = Field(default=None, exclude=True, repr=False)
     """Counts exactly where `get_num_tokens` would estimate."""
     rate_limiter: Any = Field(default=None, exclude=True, repr=False)
-    """An `InMemoryRateLimiter`, which several models may share."""
+    """An `InMemoryRateLimiter` or a `SharedRateLimiter`, which several models may share."""
     disable_streaming: bool | Literal["tool_calling"] = False
     """True: the answer always comes as a whole. "tool_calling": only when tools are bound."""
     output_version: str | None = None
@@ -166,11 +166,17 @@ class BaseChatModel(BaseModel, ModelLike):
             remembered = await memory.look_up(port)
             if remembered is not None:
                 return settled(remembered, port.new_id)
-        if self.rate_limiter is not None:
-            from loopwright.models.rate_limit import wait_for
+        if self.rate_limiter is None:
+            answer = await self._answer(port, messages, stop, kwargs, on_chunk, run)
+        else:
+            from loopwright.models.rate_limit import correct, wait_for
 
-            await wait_for(self.rate_limiter, port)
-        answer = await self._answer(port, messages, stop, kwargs, on_chunk, run)
+            tools = kwargs.get("tools")
+            taken = await wait_for(
+                self.rate_limiter, port, lambda: self.get_num_tokens_from_messages(messages, tools=tools)
+            )
+            answer = await self._answer(port, messages, stop, kwargs, on_chunk, run)
+            await correct(self.rate_limiter, port, taken, answer)
         if self.output_version == "v1" and isinstance(answer.content, str):
             answer = answer.model_copy(update={"content": list(answer.content_blocks)})
         if self.verbose:

@@ -3,6 +3,8 @@
 Three ways to ask: a tool whose arguments are the schema, the provider's JSON schema output, the provider's JSON mode.
 An answer that does not fit raises `OutputParserException`, which names the schema and the field; with `include_raw`
 it is returned beside the message instead. An answer in words where data was asked for is an error, never None.
+
+A reader of `stream` gets what has come so far, as dictionaries (`partial.py` says what counts), then the answer itself.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from typing import Any, Generic, TypedDict, TypeVar, cast
 
 from loopwright import schema as schemas
 from loopwright.errors import OutputParserException, UsageError
-from loopwright.messages import AIMessage, BaseMessage
+from loopwright.messages import AIMessage, AIMessageChunk, BaseMessage
 from loopwright.models.like import ChatCall, ModelLike, OnChunk
+from loopwright.models.partial import GrowingAnswer
 from loopwright.port import Port
 from loopwright.scope import RunnableConfig
 
@@ -27,9 +30,10 @@ _METHODS = ("function_calling", "json_schema", "json_mode")
 class RawAnswer(TypedDict):
     """What a call with `include_raw=True` answers."""
 
-    raw: AIMessage
+    raw: AIMessage | None
+    """None while the answer grows."""
     parsed: Any
-    """The instance; None if the answer did not fit."""
+    """The instance; while it grows, the part that has come; None if the answer did not fit."""
     parsing_error: Exception | None
 
 
@@ -58,7 +62,22 @@ class StructuredModel(ChatCall[Out], Generic[Out]):
         config: RunnableConfig,
         on_chunk: OnChunk | None = None,
     ) -> Out:
-        answer = await self.bound.perform(port, messages, stop, kwargs, config, None)
+        if on_chunk is None:
+            return self._result(await self.bound.perform(port, messages, stop, kwargs, config, None))
+        put: Any = on_chunk
+        named = {schemas.schema_name(self.schema): self.schema}
+        growing = GrowingAnswer(named, in_text=self.method != "function_calling")
+
+        def take(chunk: AIMessageChunk) -> None:
+            value = growing.take(chunk)
+            if value is not None:
+                put(RawAnswer(raw=None, parsed=value, parsing_error=None) if self.include_raw else value)
+
+        result = self._result(await self.bound.perform(port, messages, stop, kwargs, config, take))
+        put(result)
+        return result
+
+    def _result(self, answer: AIMessage) -> Out:
         if not self.include_raw:
             return self._parse(answer)
         raw = RawAnswer(raw=answer, parsed=None, parsing_error=None)

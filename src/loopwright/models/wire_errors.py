@@ -82,7 +82,7 @@ _CONTEXT_SENTENCES = (
 class Peer:
     """Who is spoken to: the provider, how errors call it, its address, where its key comes from."""
 
-    __slots__ = ("_secrets", "key_hint", "label", "provider", "url")
+    __slots__ = ("_secrets", "host", "key_hint", "label", "provider", "url")
 
     def __init__(
         self,
@@ -90,10 +90,13 @@ class Peer:
         url: str,
         *,
         label: str | None = None,
+        host: str | None = None,
         key_hint: str = "",
         secrets: Iterable[str | None] = (),
     ) -> None:
+        """`host`: another server than the provider's own, which only speaks like it."""
         self.provider = provider
+        self.host = host
         self.label = label or provider
         self.url = public_url(url)
         self.key_hint = key_hint

@@ -131,6 +131,7 @@ class ChatOpenAI(WiredChatModel):
             row.name,
             self.base_url,
             label=None if known else host_of(self.base_url),
+            host=host_of(self.base_url) if row.base_url and host_of(self.base_url) != host_of(row.base_url) else None,
             key_hint=key_hint(row),
             secrets=(key, *(self.default_headers or {}).values()),
         )
@@ -140,7 +141,10 @@ class ChatOpenAI(WiredChatModel):
     def _body(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any], streamed: bool
     ) -> dict[str, Any]:
-        """The JSON of one request: the model's fields, over them the call's arguments, over them `extra_body`."""
+        """The JSON of one request: the model's fields, over them the call's arguments, over them `extra_body`.
+
+        The messages come last, so that the next turn's request begins with the bytes of this one.
+        """
         dialect = self._dialect
         body: dict[str, Any] = {"model": self.model, "messages": wire_messages(messages, dialect, self.provider)}
         for name in _SENT:
@@ -173,6 +177,7 @@ class ChatOpenAI(WiredChatModel):
                 body.setdefault("stream_options", {"include_usage": True})
         body.update(self.extra_body or {})
         body.update(extra or {})
+        body["messages"] = body.pop("messages")
         return body
 
     def _add_tools(self, body: dict[str, Any], given: dict[str, Any], dialect: Dialect, strict: bool | None) -> None:

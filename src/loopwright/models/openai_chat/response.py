@@ -118,6 +118,7 @@ def _message(choice: Mapping[str, Any], answer: Mapping[str, Any], peer: Peer) -
         answer,
         choice,
         provider=peer.provider,
+        host=peer.host,
         word=finish_word(raw_finish, calls=bool(calls or broken), refused=bool(refusal), said=bool(text or blocks)),
         raw=raw_finish or None,
         usage=usage or None,
@@ -276,11 +277,12 @@ def metadata_of(
     choice: Mapping[str, Any],
     *,
     provider: str,
+    host: str | None = None,
     word: str,
     raw: str | None,
     usage: Any,
 ) -> dict[str, Any]:
-    """`response_metadata`: what users of every provider find in the same place."""
+    """`response_metadata`: what users of every provider find in the same place. `host`: a server not the provider's."""
     metadata: dict[str, Any] = {
         "finish_reason": word,
         "raw_finish_reason": raw,
@@ -289,6 +291,8 @@ def metadata_of(
         "id": answer.get("id") or None,
         "provider": provider,
     }
+    if host is not None:
+        metadata["host"] = host
     for key in _KEPT:
         if answer.get(key):
             metadata[key] = answer[key]

@@ -357,6 +357,7 @@ class ChatStream:
             self._facts,
             {"logprobs": self._logprobs},
             provider=self._peer.provider,
+            host=self._peer.host,
             word=finish_word(
                 self._finish, calls=bool(self._calls), refused=self._refused, said=bool(self._said or self._kind)
             ),
