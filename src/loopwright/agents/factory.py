@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast, overloa
 from msgspec import structs
 
 from loopwright.agents.agent import Agent
-from loopwright.agents.asking import Asker
+from loopwright.agents.asking import Asker, model_of
 from loopwright.agents.calling import Caller
 from loopwright.agents.ending import Ending, OnLimit
 from loopwright.agents.limits import Limits
@@ -114,7 +114,7 @@ def create_agent(
     Raises `UsageError` for parts that cannot work together, with the mend.
     """
     hooks = collect_hooks(middleware)
-    chosen = _model_of(model)
+    chosen = model_of(model)
     listed, provided = check_tools([*(t for each in hooks.middleware for t in each.tools), *_listed(tools)])
     strategy = None if response_format is None else _strategy_of(response_format)
     asker = Asker(
@@ -176,17 +176,6 @@ def _limits_of(limits: Any) -> Limits:
         else "Write limits=Limits(model_calls=…)."
     )
     raise UsageError(f"limits={limits!r:.80} is a {type(cast(Any, limits)).__name__}, not Limits. {hint}")
-
-
-def _model_of(model: Any) -> Any:
-    if isinstance(model, str):
-        from loopwright.models.catalogue import init_chat_model
-
-        return init_chat_model(model)
-    if hasattr(model, "respond") and not isinstance(model, type):
-        return model
-    hint = f"Make one: {model.__name__}(...)." if isinstance(model, type) else 'Give "provider:name", or a chat model.'
-    raise UsageError(f"model={model!r:.80} is no chat model (a {type(model).__name__}). {hint}")
 
 
 def _strategy_of(response_format: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import NoneType
+from types import FunctionType, NoneType
 from typing import Any, cast
 
 from loopwright.errors import ToolDefinitionError, UsageError
@@ -41,6 +41,8 @@ def convert_to_openai_function(function: Any, *, strict: bool | None = None) -> 
             "description": schema_description(function),
             "parameters": json_schema(cast(Any, function)),
         }
+    elif (theirs := _of_langchain(function)) is not None:
+        about = theirs.openai_tool["function"]
     elif callable(function):
         about = make_tool(function).openai_tool["function"]
     else:
@@ -103,7 +105,19 @@ def check_tools(
     return found, handed_on
 
 
+def _of_langchain(item: Any) -> BaseTool | None:
+    """The tool, if it is one of LangChain's. A function is not looked at: most are given as functions."""
+    if isinstance(item, FunctionType):
+        return None
+    from loopwright.tools.langchain import adapted
+
+    return adapted(item)
+
+
 def _made(item: Any) -> BaseTool:
+    theirs = _of_langchain(item)
+    if theirs is not None:
+        return theirs
     if isinstance(item, type) or not callable(item):
         raise ToolDefinitionError(
             f"{_shown(item)} is no tool. Give a function with a docstring, what @tool made, an instance of a BaseTool "

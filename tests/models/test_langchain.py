@@ -1,0 +1,308 @@
+"""LangChain's chat models in our agents: the real `ChatOpenAI` against a server on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
+
+from langchain_core.callbacks import BaseCallbackHandler as TheirHandler
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage as TheirAIMessage
+from langchain_openai import ChatOpenAI
+from pydantic import BaseModel
+
+from loopwright import errors
+from loopwright.agents import create_agent
+from loopwright.agents.middleware import wrap_model_call
+from loopwright.agents.structured_output import ProviderStrategy, ToolStrategy
+from loopwright.callbacks import BaseCallbackHandler
+from loopwright.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+    convert_to_messages,
+)
+from loopwright.messages.langchain import to_langchain
+from loopwright.models.langchain import ChatLangChain
+from loopwright.testing import ScriptedModel
+from tests.models.loopback import Answer, Loopback, chat_answer, chat_event, chat_stream
+
+WORLDS = pytest.mark.parametrize("world", ["blocking", "asyncio"])
+KEY = "sk-very-secret-1234"
+
+
+@pytest.fixture
+def made() -> Iterator[Any]:
+    """Makes models, and closes their connections."""
+    models: list[Any] = []
+
+    def make(server: Loopback, **fields: Any) -> Any:
+        settings: Any = {"model": "gpt-4.1", "api_key": KEY, "base_url": server.url, "max_retries": 0, **fields}
+        models.append(ChatOpenAI(**settings))
+        return models[-1]
+
+    yield make
+    for model in models:
+        model.root_client.close()
+
+
+def run(agent: Any, world: str, *args: Any) -> Any:
+    return agent.invoke(*args) if world == "blocking" else asyncio.run(arun(agent, *args))
+
+
+async def arun(agent: Any, *args: Any) -> Any:
+    try:
+        return await agent.ainvoke(*args)
+    finally:
+        for model in agents_models(agent):
+            await model.root_async_client.close()
+
+
+def agents_models(agent: Any) -> list[Any]:
+    return [agent.runnable] if isinstance(agent, ChatLangChain) else [KEPT[-1]]
+
+
+KEPT: list[Any] = []
+GO: Any = {"messages": [("user", "go")]}
+
+
+def tool_call(name: str, args: str) -> dict[str, Any]:
+    return {"tool_calls": [{"id": "c1", "type": "function", "function": {"name": name, "arguments": args}}]}
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@WORLDS
+def test_a_round_with_a_tool(made: Any, world: str) -> None:
+    called = chat_answer(None, finish="tool_calls", **tool_call("add", '{"a": 2, "b": 3}'))
+    with Loopback(Answer(body=called), Answer(body=chat_answer("It is 5."))) as server:
+        KEPT.append(made(server))
+        result = run(create_agent(KEPT[-1], [add], system_prompt="Be brief."), world, GO)
+    assert [message.text for message in result["messages"]] == ["go", "", "5", "It is 5."]
+    assert (result.text, result.stop_reason) == ("It is 5.", "answer")
+    assert (result.usage["input_tokens"], result.usage["output_tokens"]) == (6, 4)
+    metadata = result["messages"][1].response_metadata
+    assert (metadata["finish_reason"], metadata["raw_finish_reason"]) == ("tool_calls", "tool_calls")
+    assert (metadata["provider"], metadata["model_name"], metadata["id"]) == ("openai", "m-1", "chatcmpl-1")
+    sent = server.requests[1].json
+    assert [message["role"] for message in sent["messages"]] == ["system", "user", "assistant", "tool"]
+    assert sent["tools"][0]["function"]["name"] == "add"
+
+
+def test_tokens_arrive_one_by_one(made: Any) -> None:
+    with Loopback(Answer(pieces=chat_stream("Hel", "lo"), headers={"content-type": "text/event-stream"})) as server:
+        agent = create_agent(made(server))
+        chunks = [chunk for chunk, _ in agent.stream(GO, stream_mode="messages")]
+    assert [chunk.text for chunk in chunks if chunk.text] == ["Hel", "lo"]
+    assert len({chunk.id for chunk in chunks}) == 1
+    assert chunks[-1].chunk_position == "last"
+
+
+def test_streamed_calls_are_run(made: Any) -> None:
+    pieces = [
+        chat_event(tool_calls=[{"index": 0, "id": "c1", "function": {"name": "add", "arguments": '{"a": 2,'}}]),
+        chat_event(tool_calls=[{"index": 0, "function": {"arguments": ' "b": 3}'}}]),
+        chat_event(finish="tool_calls"),
+        b"data: [DONE]\n\n",
+    ]
+    stream = {"content-type": "text/event-stream"}
+    with Loopback(Answer(pieces=pieces, headers=stream), Answer(pieces=chat_stream("5"), headers=stream)) as server:
+        agent = create_agent(made(server), [add])
+        last = list(agent.stream(GO, stream_mode=["values", "messages"]))[-1]
+    assert [message.text for message in last[1]["messages"]] == ["go", "", "5", "5"]
+    assert last[1]["messages"][1].response_metadata["finish_reason"] == "tool_calls"
+
+
+class City(BaseModel):
+    """A city."""
+
+    name: str
+    people: int
+
+
+@pytest.mark.parametrize("strategy", [ToolStrategy(City), ProviderStrategy(City), City])
+def test_structured_answers(made: Any, strategy: Any) -> None:
+    said = '{"name": "Oslo", "people": 700000}'
+    by_tool = isinstance(strategy, ToolStrategy)
+    answer = chat_answer(None, **tool_call("City", said)) if by_tool else chat_answer(said)
+    with Loopback(Answer(body=answer)) as server:
+        result = create_agent(made(server), response_format=strategy).invoke(GO)
+    assert result["structured_response"] == City(name="Oslo", people=700000)
+    sent = server.requests[0].json
+    assert ("response_format" in sent) is not by_tool
+    assert sent.get("tool_choice") == ("required" if by_tool else None)
+
+
+@pytest.mark.parametrize("method", ["function_calling", "json_schema"])
+def test_with_structured_output(made: Any, method: str) -> None:
+    said = '{"name": "Oslo", "people": 700000}'
+    answer = chat_answer(None, **tool_call("City", said)) if method == "function_calling" else chat_answer(said)
+    with Loopback(Answer(body=answer)) as server:
+        model = ChatLangChain(runnable=made(server))
+        assert model.with_structured_output(City, method=method).invoke("Oslo?") == City(name="Oslo", people=700000)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (401, errors.AuthenticationError),
+        (404, errors.NotFoundError),
+        (429, errors.RateLimitError),
+        (503, errors.ServerError),
+        (400, errors.BadRequestError),
+    ],
+)
+def test_errors_say_whose_fault_it_is(made: Any, status: int, kind: type[errors.ModelError]) -> None:
+    refusal = {"error": {"message": f"no, {KEY} will not do", "code": "sorry"}}
+    with (
+        Loopback(Answer(status, refusal, {"retry-after": "7"})) as server,
+        pytest.raises(kind, match="no, \\*\\*\\*") as caught,
+    ):
+        create_agent(made(server)).invoke(GO)
+    error = caught.value
+    assert (error.status_code, error.code, error.retry_after) == (status, "sorry", 7.0)
+    assert "APIStatusError" in [kind.__name__ for kind in type(error.__cause__).__mro__]
+    assert KEY not in str(error)
+    assert error.state is not None
+    assert len(error.state["messages"]) == 1
+
+
+def test_a_broken_connection_and_an_error_in_a_stream(made: Any) -> None:
+    with Loopback(Answer(0)) as server, pytest.raises(errors.ModelConnectionError):
+        create_agent(made(server)).invoke(GO)
+    broken = [chat_event(content="a"), b'data: {"error": {"message": "out of order"}}\n\n']
+    with (
+        Loopback(Answer(pieces=broken, headers={"content-type": "text/event-stream"})) as server,
+        pytest.raises(errors.StreamError, match="out of order"),
+    ):
+        list(create_agent(made(server)).stream(GO, stream_mode="messages"))
+
+
+def test_other_errors_pass_unchanged() -> None:
+    class Broken(GenericFakeChatModel):
+        def _generate(self, *args: Any, **kwargs: Any) -> Any:
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        create_agent(Broken(messages=iter([]))).invoke(GO)
+
+
+def test_a_fallback(made: Any) -> None:
+    with Loopback(Answer(503, {}), Answer(body=chat_answer("second"))) as server:
+        model = ScriptedModel(errors.ServerError("down")).with_fallbacks([made(server), made(server)])
+        assert create_agent(model, [add]).invoke(GO).text == "second"
+
+
+def test_with_something_bound_to_it(made: Any) -> None:
+    with Loopback(Answer(503, {}), Answer(body=chat_answer("again"))) as server:
+        model = made(server).bind(temperature=0.5).with_retry(wait_exponential_jitter=False)
+        assert create_agent(model).invoke(GO).text == "again"
+    assert [request.json["temperature"] for request in server.requests] == [0.5, 0.5]
+
+
+def test_a_hook_may_choose_one(made: Any) -> None:
+    with Loopback(Answer(body=chat_answer("chosen"))) as server:
+        chosen = made(server)
+
+        @wrap_model_call
+        def choose(request: Any, handler: Any) -> Any:
+            return handler(request.override(model=chosen))
+
+        assert create_agent(ScriptedModel(), [add], middleware=[choose]).invoke(GO).text == "chosen"
+
+
+def test_nobody_hears_twice() -> None:
+    heard: list[str] = []
+
+    class Ours(BaseCallbackHandler):
+        def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
+            heard.append("ours begins")
+
+        def on_llm_end(self, *args: Any, **kwargs: Any) -> None:
+            heard.append("ours ends")
+
+    class Theirs(TheirHandler):
+        def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
+            heard.append("theirs begins")
+
+    model = GenericFakeChatModel(messages=iter([TheirAIMessage("hi")]), callbacks=[Theirs()])
+    create_agent(model).invoke(GO, {"callbacks": [Ours()]})
+    assert heard == ["ours begins", "theirs begins", "ours ends"]
+
+
+def test_tags_of_the_model_hold() -> None:
+    model = GenericFakeChatModel(messages=iter([TheirAIMessage("not shown")]), tags=["nostream"])
+    shown = [message for message, _ in create_agent(model).stream(GO, stream_mode="messages")]
+    assert [type(message) for message in shown] == [AIMessage]  # the whole, when it is in the state; no tokens
+
+
+def test_what_is_no_model() -> None:
+    with pytest.raises(errors.UsageError, match="no chat model"):
+        create_agent(object())  # type: ignore
+    with pytest.raises(errors.UsageError, match="with_fallbacks takes chat models"):
+        ScriptedModel().with_fallbacks([object()])  # type: ignore
+
+
+# -- messages -------------------------------------------------------------------------------------------------------
+
+OURS: list[BaseMessage] = [
+    SystemMessage("s", id="1"),
+    HumanMessage([{"type": "text", "text": "see"}, {"type": "image", "url": "https://x.test/a.png"}], name="ann"),
+    AIMessage("calls", tool_calls=[{"name": "add", "args": {"a": 1}, "id": "c1"}], response_metadata={"x": 1}),
+    AIMessage("", invalid_tool_calls=[{"name": "add", "args": "{", "id": "c2", "error": "cut"}]),
+    ToolMessage("5", tool_call_id="c1", artifact={1, 2}, status="error", mood="kept"),
+    AIMessage(
+        "counted",
+        usage_metadata={
+            "input_tokens": 9,
+            "output_tokens": 1,
+            "total_tokens": 10,
+            "input_token_details": {"cache_read": 4, "cache_creation": 2},
+            "output_token_details": {"reasoning": 1},
+        },
+    ),
+    ChatMessage("c", role="critic"),
+    RemoveMessage(id="7"),
+]
+
+
+@pytest.mark.parametrize("message", OURS, ids=lambda message: message.type)
+def test_messages_there_and_back(message: BaseMessage) -> None:
+    assert convert_to_messages(to_langchain([message])) == [message]
+
+
+def test_blocks_of_other_providers_are_sent_in_standard_form() -> None:
+    """What one of our own models said, for a LangChain model to go on with: any provider's class reads `v1`."""
+    said = AIMessage([{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "so"}])
+    sent = to_langchain([said])[0]
+    assert (sent.response_metadata["output_version"], sent.text) == ("v1", "so")
+    assert sent.content_blocks[0]["reasoning"] == "hm"
+
+
+def test_the_core_never_imports_it() -> None:
+    program = (
+        "import sys\n"
+        "from loopwright.agents import create_agent\n"
+        "from loopwright.chat_models import ChatOpenAI\n"
+        "from loopwright.testing import ScriptedModel\n"
+        "import loopwright.models.langchain, loopwright.tools.langchain, loopwright.messages.langchain\n"
+        "def now() -> str:\n"
+        "    'Tell the time.'\n"
+        "create_agent(ScriptedModel('hi'), [now]).invoke({'messages': [('user', 'go')]})\n"
+        "assert not [name for name in sys.modules if name.startswith(('langchain', 'langgraph', 'langsmith'))]"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
