@@ -119,7 +119,7 @@ def test_injected_values(world: str) -> None:
     ) -> str:
         """Look around."""
         kinds = {type(message).__module__.partition(".")[0] for message in [*messages, *state["messages"]]}
-        return f"{word} {kinds} {call_id == runtime.tool_call_id} {len(runtime.state['messages'])} {config['tags']}"
+        return f"{word} {kinds} {call_id == runtime.tool_call_id} {len(runtime.state['messages'])} {config.get('tags')}"
 
     assert list(convert_to_openai_tool(inspect)["function"]["parameters"]["properties"]) == ["word"]
     agent = create_agent(ScriptedModel(call("inspect", word="w", state="mine", call_id="mine"), "done"), [inspect])

@@ -30,7 +30,7 @@ from loopwright.graph.types import END, START, Command
 from loopwright.messages import AIMessage, SystemMessage, convert_to_messages
 from loopwright.messages.pairing import with_call_ids
 from loopwright.tools import BaseTool, check_tools
-from loopwright.tools.convert import provided_name
+from loopwright.tools.convert import ForeignTool, provided_name
 
 if TYPE_CHECKING:
     from loopwright.agents.middleware.types import AgentMiddleware
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["create_agent"]
 
 R = TypeVar("R")
-_Tools = Sequence[BaseTool | Callable[..., Any] | Mapping[str, Any]] | None
+_Tools = Sequence[BaseTool | ForeignTool | Callable[..., Any] | Mapping[str, Any]] | None
 
 
 if TYPE_CHECKING:
@@ -106,7 +106,8 @@ def create_agent(
 ) -> Agent[Any]:
     """Make an agent: a model, its tools, and the loop that asks "go on?".
 
-    `model` is `"provider:name"` or a chat model; `tools` are functions, tools, or a provider's own dictionaries.
+    `model` is `"provider:name"` or a chat model; `tools` are functions, tools, or a provider's own dictionaries. Chat
+    models and tools of LangChain's are taken as they are.
     `system_prompt` (or `prompt`) is put before the messages of each model call and is not stored. `limits` are on by
     default; `on_limit` says how a run ends that reaches one. `handle_tool_errors` decides what a tool's exception
     becomes: True a result for the model, False an error for the caller.

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import FunctionType, NoneType
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from loopwright.errors import ToolDefinitionError, UsageError
 from loopwright.schema import json_schema, schema_description, schema_name
 from loopwright.tools.base import BaseTool
 from loopwright.tools.decorator import tool as make_tool
 
-__all__ = ["check_tools", "convert_to_openai_function", "convert_to_openai_tool", "provided_name"]
+__all__ = ["ForeignTool", "check_tools", "convert_to_openai_function", "convert_to_openai_tool", "provided_name"]
+
+
+class ForeignTool(Protocol):
+    """A tool of LangChain's, as type checkers know it."""
+
+    name: str
+    description: str
+    return_direct: bool
+
+    @property
+    def tool_call_schema(self) -> Any: ...
 
 
 def convert_to_openai_tool(tool: Any, *, strict: bool | None = None) -> dict[str, Any]:
