@@ -23,17 +23,7 @@ from loopwright.agents import create_agent
 from loopwright.agents.middleware import wrap_model_call
 from loopwright.agents.structured_output import ProviderStrategy, ToolStrategy
 from loopwright.callbacks import BaseCallbackHandler
-from loopwright.messages import (
-    AIMessage,
-    BaseMessage,
-    ChatMessage,
-    HumanMessage,
-    RemoveMessage,
-    SystemMessage,
-    ToolMessage,
-    convert_to_messages,
-)
-from loopwright.messages.langchain import to_langchain
+from loopwright.messages import AIMessage
 from loopwright.models.langchain import ChatLangChain
 from loopwright.testing import ScriptedModel
 from tests.models.loopback import Answer, Loopback, chat_answer, chat_event, chat_stream
@@ -84,6 +74,39 @@ def tool_call(name: str, args: str) -> dict[str, Any]:
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
+
+
+def test_a_round_with_a_claude_that_thinks() -> None:
+    """What must go back unchanged does: the signature of its reasoning, beside the call."""
+    from langchain_anthropic import ChatAnthropic
+
+    thought = {"type": "thinking", "thinking": "I should add.", "signature": "c2VhbGVk"}
+    asked = {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {"a": 2, "b": 3}}
+
+    def answer(stop: str, *content: Any) -> Answer:
+        usage = {"input_tokens": 3, "output_tokens": 2, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 1}
+        body = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-1", "stop_sequence": None}
+        return Answer(body={**body, "content": list(content), "stop_reason": stop, "usage": usage})
+
+    with Loopback(answer("tool_use", thought, asked), answer("end_turn", {"type": "text", "text": "5"})) as server:
+        address = server.url.removesuffix("/v1")
+        settings: Any = {"model": "claude-of-today", "api_key": KEY, "base_url": address, "max_retries": 0}
+        model = ChatAnthropic(**settings)
+        result = create_agent(model, [add], system_prompt="Be brief.").invoke(GO)
+        model._client.close()
+    called = result["messages"][1]
+    assert result.text == "5"
+    assert [block["type"] for block in called.content_blocks] == ["reasoning", "tool_call"]
+    assert called.usage_metadata["input_tokens"] == 9
+    assert called.usage_metadata["input_token_details"]["cache_read"] == 5
+    assert (called.response_metadata["finish_reason"], called.response_metadata["raw_finish_reason"]) == (
+        "tool_calls",
+        "tool_use",
+    )
+    sent = server.requests[1].json
+    assert sent["system"] == "Be brief."
+    assert sent["messages"][1]["content"] == [thought, asked]
+    assert sent["messages"][2]["content"][0]["tool_use_id"] == "toolu_1"
 
 
 @WORLDS
@@ -255,42 +278,6 @@ def test_what_is_no_model() -> None:
         create_agent(object())  # type: ignore
     with pytest.raises(errors.UsageError, match="with_fallbacks takes chat models"):
         ScriptedModel().with_fallbacks([object()])  # type: ignore
-
-
-# -- messages -------------------------------------------------------------------------------------------------------
-
-OURS: list[BaseMessage] = [
-    SystemMessage("s", id="1"),
-    HumanMessage([{"type": "text", "text": "see"}, {"type": "image", "url": "https://x.test/a.png"}], name="ann"),
-    AIMessage("calls", tool_calls=[{"name": "add", "args": {"a": 1}, "id": "c1"}], response_metadata={"x": 1}),
-    AIMessage("", invalid_tool_calls=[{"name": "add", "args": "{", "id": "c2", "error": "cut"}]),
-    ToolMessage("5", tool_call_id="c1", artifact={1, 2}, status="error", mood="kept"),
-    AIMessage(
-        "counted",
-        usage_metadata={
-            "input_tokens": 9,
-            "output_tokens": 1,
-            "total_tokens": 10,
-            "input_token_details": {"cache_read": 4, "cache_creation": 2},
-            "output_token_details": {"reasoning": 1},
-        },
-    ),
-    ChatMessage("c", role="critic"),
-    RemoveMessage(id="7"),
-]
-
-
-@pytest.mark.parametrize("message", OURS, ids=lambda message: message.type)
-def test_messages_there_and_back(message: BaseMessage) -> None:
-    assert convert_to_messages(to_langchain([message])) == [message]
-
-
-def test_blocks_of_other_providers_are_sent_in_standard_form() -> None:
-    """What one of our own models said, for a LangChain model to go on with: any provider's class reads `v1`."""
-    said = AIMessage([{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "so"}])
-    sent = to_langchain([said])[0]
-    assert (sent.response_metadata["output_version"], sent.text) == ("v1", "so")
-    assert sent.content_blocks[0]["reasoning"] == "hm"
 
 
 def test_the_core_never_imports_it() -> None:
