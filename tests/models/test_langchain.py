@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -94,7 +95,7 @@ def test_a_round_with_a_claude_that_thinks() -> None:
         model = ChatAnthropic(**settings)
         result = create_agent(model, [add], system_prompt="Be brief.").invoke(GO)
         model._client.close()
-    called = result["messages"][1]
+    called: Any = result["messages"][1]
     assert result.text == "5"
     assert [block["type"] for block in called.content_blocks] == ["reasoning", "tool_call"]
     assert called.usage_metadata["input_tokens"] == 9
@@ -148,6 +149,20 @@ def test_streamed_calls_are_run(made: Any) -> None:
         last = list(agent.stream(GO, stream_mode=["values", "messages"]))[-1]
     assert [message.text for message in last[1]["messages"]] == ["go", "", "5", "5"]
     assert last[1]["messages"][1].response_metadata["finish_reason"] == "tool_calls"
+
+
+def test_leaving_a_stream_hangs_up(made: Any) -> None:
+    left = threading.Event()
+    answer = Answer(
+        pieces=[chat_event(content="a"), "until hangup"],
+        headers={"content-type": "text/event-stream"},
+        on_hangup=left,
+    )
+    with Loopback(answer) as server:
+        pieces = ChatLangChain(runnable=made(server)).stream("go")
+        assert next(pieces).text == "a"
+        pieces.close()  # type: ignore[attr-defined]
+        assert left.wait(10)
 
 
 class City(BaseModel):

@@ -12,7 +12,15 @@ pytest.importorskip("langchain_core", reason="langchain-core is not installed")
 from langchain_core.callbacks import BaseCallbackHandler as TheirHandler
 from langchain_core.messages import ToolMessage as TheirToolMessage
 from langchain_core.runnables import RunnableConfig as TheirConfig
-from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId, ToolException, tool
+from langchain_core.tools import (
+    BaseTool,
+    InjectedToolArg,
+    InjectedToolCallId,
+    StructuredTool,
+    Tool,
+    ToolException,
+    tool,
+)
 from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.types import Command
 from pydantic import BaseModel, Field
@@ -64,6 +72,32 @@ def test_schema_is_the_tools_own() -> None:
     function = convert_to_openai_tool(look)["function"]
     assert (function["name"], function["description"]) == ("look", "Look at a city.")
     assert function["parameters"]["properties"] == {"city": {"description": "Its name.", "type": "string"}}
+
+
+@WORLDS
+def test_a_json_schema_is_taken_as_it_is(world: str) -> None:
+    """As tools of MCP servers have it."""
+
+    async def run(**given: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        return [{"type": "text", "text": given["q"]}], given
+
+    schema = {"type": "object", "properties": {"q": {"type": "string"}, "n": {"type": "integer"}}, "required": ["q"]}
+    search: Any = StructuredTool(
+        name="search",
+        description="Search.",
+        args_schema=schema,
+        coroutine=run,
+        response_format="content_and_artifact",
+    )
+    found = ask([search], call("search", q="a", n=2), call("search", n=2), world=world)
+    assert convert_to_openai_tool(search)["function"]["parameters"] == schema
+    assert (found[0].text, found[0].artifact) == ("a", {"q": "a", "n": 2})
+    assert (found[1].text.splitlines()[1], found[1].status) == ("- q: Field required", "error")
+
+
+def test_a_tool_of_one_text() -> None:
+    shout = Tool(name="shout", func=str.upper, description="Shout.")
+    assert ask([shout], call("shout", __arg1="hi"))[0].content == "HI"
 
 
 @WORLDS

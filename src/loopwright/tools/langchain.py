@@ -33,6 +33,14 @@ _RUNTIME: Final = "loopwright_runtime"
 """The parameter through which the run comes in; no tool has one of this name."""
 
 
+_ONE_TEXT: Final = {"type": "object", "properties": {"__arg1": {"type": "string"}}, "required": ["__arg1"]}
+"""What LangChain offers a model of a `Tool`, whose function takes one text under whatever name."""
+
+
+def _is_bare(tool: Any) -> bool:
+    return is_langchain(tool, "Tool") and tool.args_schema is None
+
+
 def adapted(tool: Any) -> BaseTool | None:
     """The tool as one of ours; None if it is not LangChain's."""
     return LangChainTool(tool) if is_langchain(tool, "BaseTool") else None
@@ -50,7 +58,7 @@ class LangChainTool(BaseTool):
             langchain_tool=tool,
             name=tool.name,
             description=tool.description,
-            args_schema=tool.tool_call_schema,
+            args_schema=_ONE_TEXT if _is_bare(tool) else tool.tool_call_schema,
             return_direct=tool.return_direct,
             tags=tool.tags,
             metadata=tool.metadata,
