@@ -25,11 +25,13 @@ from langchain.agents.middleware.types import ModelRequest, ModelResponse, Priva
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain.chat_models import init_chat_model
 from langchain.chat_models.base import init_chat_model
+from langchain.embeddings import init_embeddings
 from langchain.messages import AIMessage, HumanMessage, SystemMessage
 from langchain.tools import ToolRuntime, tool
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.callbacks.base import BaseCallbackHandler
 from langchain_core.caches import InMemoryCache
+from langchain_core.embeddings import Embeddings
 from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.chat_models import BaseChatModel
@@ -49,6 +51,7 @@ from langchain_core.tools.base import BaseTool, InjectedToolCallId, ToolExceptio
 from langchain_core.tools.structured import StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_openai import ChatOpenAI
+from langchain_openai import OpenAIEmbeddings
 from langchain_openai.chat_models import ChatOpenAI
 from langgraph.channels import EphemeralValue
 from langgraph.channels.ephemeral_value import EphemeralValue

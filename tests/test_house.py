@@ -44,6 +44,7 @@ DOORS = (
     "chat_models",
     "config",
     "constants",
+    "embeddings",
     "outputs",
     "prebuilt",
     "runnables",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from loopwright.agents.turns import Turn
     from loopwright.graph.task import Task
 
-__all__ = ["Asker", "Reply"]
+__all__ = ["Asker", "Reply", "model_of"]
 
 _Ask = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 
@@ -215,13 +215,14 @@ class Asker:
     async def _ask_as(self, task: Task, request: ModelRequest[Any], history: list[AnyMessage]) -> Reply:
         """Call the model as a hook wants it; `history` is what the hooks were given, which is valid."""
         same_form = request.response_format is self.strategy
-        plan = self.plan if same_form else _plan_of(request.response_format, request.model)
-        same = request.model is self.model and request.tools == self.tools and plan is self.plan
+        model = model_of(request.model)
+        plan = self.plan if same_form else _plan_of(request.response_format, model)
+        same = model is self.model and request.tools == self.tools and plan is self.plan
         if same and not request.model_settings and request.tool_choice is None:
             bound = self.bound
         else:
             self._check_offer(request.tools)
-            bound = self._bind(request.model, request.tools, request.tool_choice, request.model_settings, plan)
+            bound = self._bind(model, request.tools, request.tool_choice, request.model_settings, plan)
         system = request.system_message
         messages = request.messages
         if len(messages) != len(history) or not all(map(is_, messages, history)):
@@ -254,6 +255,24 @@ class Asker:
                 call for call in (*message.tool_calls, *message.invalid_tool_calls) if call["id"] not in done
             ]
         return reply
+
+
+def model_of(model: Any) -> Any:
+    """The chat model that a name, a model of ours or one of LangChain's stands for. Raises `UsageError`."""
+    if isinstance(model, str):
+        from loopwright.models.catalogue import init_chat_model
+
+        return init_chat_model(model)
+    if hasattr(model, "respond") and not isinstance(model, type):
+        return model
+    if not isinstance(model, type):
+        from loopwright.models.langchain import adapted
+
+        theirs = adapted(model)
+        if theirs is not None:
+            return theirs
+    hint = f"Make one: {model.__name__}(...)." if isinstance(model, type) else 'Give "provider:name", or a chat model.'
+    raise UsageError(f"model={model!r:.80} is no chat model (a {type(model).__name__}). {hint}")
 
 
 def _plan_of(strategy: Any, model: Any) -> AnswerPlan | None:

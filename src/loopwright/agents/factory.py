@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast, overloa
 from msgspec import structs
 
 from loopwright.agents.agent import Agent
-from loopwright.agents.asking import Asker
+from loopwright.agents.asking import Asker, model_of
 from loopwright.agents.calling import Caller
 from loopwright.agents.ending import Ending, OnLimit
 from loopwright.agents.limits import Limits
@@ -30,7 +30,7 @@ from loopwright.graph.types import END, START, Command
 from loopwright.messages import AIMessage, SystemMessage, convert_to_messages
 from loopwright.messages.pairing import with_call_ids
 from loopwright.tools import BaseTool, check_tools
-from loopwright.tools.convert import provided_name
+from loopwright.tools.convert import ForeignTool, provided_name
 
 if TYPE_CHECKING:
     from loopwright.agents.middleware.types import AgentMiddleware
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["create_agent"]
 
 R = TypeVar("R")
-_Tools = Sequence[BaseTool | Callable[..., Any] | Mapping[str, Any]] | None
+_Tools = Sequence[BaseTool | ForeignTool | Callable[..., Any] | Mapping[str, Any]] | None
 
 
 if TYPE_CHECKING:
@@ -106,7 +106,8 @@ def create_agent(
 ) -> Agent[Any]:
     """Make an agent: a model, its tools, and the loop that asks "go on?".
 
-    `model` is `"provider:name"` or a chat model; `tools` are functions, tools, or a provider's own dictionaries.
+    `model` is `"provider:name"` or a chat model; `tools` are functions, tools, or a provider's own dictionaries. Chat
+    models and tools of LangChain's are taken as they are.
     `system_prompt` (or `prompt`) is put before the messages of each model call and is not stored. `limits` are on by
     default; `on_limit` says how a run ends that reaches one. `handle_tool_errors` decides what a tool's exception
     becomes: True a result for the model, False an error for the caller.
@@ -114,7 +115,7 @@ def create_agent(
     Raises `UsageError` for parts that cannot work together, with the mend.
     """
     hooks = collect_hooks(middleware)
-    chosen = _model_of(model)
+    chosen = model_of(model)
     listed, provided = check_tools([*(t for each in hooks.middleware for t in each.tools), *_listed(tools)])
     strategy = None if response_format is None else _strategy_of(response_format)
     asker = Asker(
@@ -176,17 +177,6 @@ def _limits_of(limits: Any) -> Limits:
         else "Write limits=Limits(model_calls=…)."
     )
     raise UsageError(f"limits={limits!r:.80} is a {type(cast(Any, limits)).__name__}, not Limits. {hint}")
-
-
-def _model_of(model: Any) -> Any:
-    if isinstance(model, str):
-        from loopwright.models.catalogue import init_chat_model
-
-        return init_chat_model(model)
-    if hasattr(model, "respond") and not isinstance(model, type):
-        return model
-    hint = f"Make one: {model.__name__}(...)." if isinstance(model, type) else 'Give "provider:name", or a chat model.'
-    raise UsageError(f"model={model!r:.80} is no chat model (a {type(model).__name__}). {hint}")
 
 
 def _strategy_of(response_format: Any) -> Any:

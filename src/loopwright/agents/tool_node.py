@@ -14,6 +14,7 @@ from loopwright.graph.types import END, START
 from loopwright.messages import AIMessage, AnyMessage, add_messages
 from loopwright.scope import RunnableConfig
 from loopwright.tools import BaseTool, check_tools
+from loopwright.tools.convert import ForeignTool
 
 if TYPE_CHECKING:
     from loopwright.graph.task import Task
@@ -33,7 +34,7 @@ class ToolNode:
 
     def __init__(
         self,
-        tools: Sequence[BaseTool | Callable[..., Any]],
+        tools: Sequence[BaseTool | ForeignTool | Callable[..., Any]],
         *,
         name: str = "tools",
         tags: Sequence[str] | None = None,

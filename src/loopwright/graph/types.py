@@ -38,7 +38,9 @@ __all__ = [
     "StateUpdate",
     "StreamMode",
     "StreamWriter",
+    "as_command",
     "default_retry_on",
+    "is_foreign_command",
 ]
 
 START: Final = "__start__"
@@ -77,6 +79,19 @@ class Command(Struct, Generic[NodeName], frozen=True, kw_only=True, repr_omit_de
     """What runs next, besides what the edges say."""
 
     PARENT: ClassVar[Literal["__parent__"]] = "__parent__"
+
+
+def is_foreign_command(value: Any) -> bool:
+    """Whether it is a `Command` of LangGraph's, which a tool written for it returns. It is known by its fields."""
+    return not isinstance(value, Command) and all(hasattr(value, name) for name in Command.__struct_fields__)
+
+
+def as_command(theirs: Any) -> Command[Any]:
+    """The same command in our class."""
+    goto: Any = theirs.goto
+    ways: list[Any] = list(cast("Sequence[Any]", goto)) if isinstance(goto, (list, tuple)) else [goto]
+    ways = [Send(way.node, way.arg) if hasattr(way, "node") and hasattr(way, "arg") else way for way in ways]
+    return Command(graph=theirs.graph, update=theirs.update, resume=theirs.resume, goto=ways)
 
 
 class GraphOutput(Struct, frozen=True):

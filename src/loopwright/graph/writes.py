@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from loopwright.errors import InvalidUpdateError, ParentCommand, UsageError
 from loopwright.graph.state import as_update
-from loopwright.graph.types import Command, Send
+from loopwright.graph.types import Command, Send, as_command, is_foreign_command
 
 if TYPE_CHECKING:
     from loopwright.graph.task import Task
@@ -44,6 +44,8 @@ def writes_of(
         return update, writes, _targets(answer.goto, name)
     if isinstance(answer, (list, tuple)):
         return _joined_writes(cast("list[Any]", answer), name, nested)
+    if is_foreign_command(answer):
+        return writes_of(as_command(answer), name, nested=nested)
     update = as_update(answer)
     if update is None:
         raise InvalidUpdateError(

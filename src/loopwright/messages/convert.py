@@ -121,13 +121,18 @@ def message_from(value: Any) -> BaseMessage:
 
 
 def _from_foreign(value: Any) -> BaseMessage | None:
-    """A message object of another library with the same fields."""
+    """A message object of another library with the same fields. What is in them is handed on, not copied."""
     kind: Any = getattr(value, "type", None)
-    if isinstance(kind, str) and hasattr(value, "content") and callable(getattr(value, "model_dump", None)):
-        cls = message_classes.get(kind)
-        if cls is not None:
-            return _build(cls, value.model_dump())
-    return None
+    cls = message_classes.get(kind) if isinstance(kind, str) else None
+    names: Any = getattr(cast(Any, type(value)), "model_fields", None)
+    if cls is None or not names or not hasattr(value, "content"):
+        return None
+    fields = {name: getattr(value, name) for name in names}
+    fields.update(getattr(value, "model_extra", None) or {})
+    if fields.get("tool_call_chunks"):  # calls are read from their pieces; a piece has them in both forms there
+        for name in ("tool_calls", "invalid_tool_calls"):
+            fields.pop(name, None)
+    return _build(cls, fields)
 
 
 def _build(cls: type[M], fields: Mapping[str, Any]) -> M:

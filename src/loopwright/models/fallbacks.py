@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar, cast
 
+from loopwright.errors import UsageError
 from loopwright.messages import AIMessage, BaseMessage
 from loopwright.models.like import ChatCall, Exceptions, ModelLike, OnChunk
 from loopwright.models.retry import Given
@@ -31,7 +32,7 @@ class Fallbacks(ChatCall[Out], Generic[Out]):
         exceptions_to_handle: Exceptions = (Exception,),
     ) -> None:
         self.runnable = runnable
-        self.fallbacks = list(fallbacks)
+        self.fallbacks = [_call_of(one) for one in fallbacks]
         self.exceptions_to_handle = exceptions_to_handle
 
     def __repr__(self) -> str:
@@ -61,6 +62,18 @@ class Fallbacks(ChatCall[Out], Generic[Out]):
                 first = first or error
         assert first is not None
         raise first
+
+
+def _call_of(given: Any) -> ChatCall[Any]:
+    """What can be called like a model; a chat model of LangChain's becomes one of ours."""
+    if isinstance(given, ChatCall):
+        return cast("ChatCall[Any]", given)
+    from loopwright.models.langchain import adapted
+
+    model = adapted(given)
+    if model is None:
+        raise UsageError(f"with_fallbacks takes chat models, not {type(given).__name__}: write with_fallbacks([model])")
+    return model
 
 
 class ModelFallbacks(Fallbacks[AIMessage], ModelLike):

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import NoneType
-from typing import Any, cast
+from types import FunctionType, NoneType
+from typing import Any, Protocol, cast
 
 from loopwright.errors import ToolDefinitionError, UsageError
 from loopwright.schema import json_schema, schema_description, schema_name
 from loopwright.tools.base import BaseTool
 from loopwright.tools.decorator import tool as make_tool
 
-__all__ = ["check_tools", "convert_to_openai_function", "convert_to_openai_tool", "provided_name"]
+__all__ = ["ForeignTool", "check_tools", "convert_to_openai_function", "convert_to_openai_tool", "provided_name"]
+
+
+class ForeignTool(Protocol):
+    """A tool of LangChain's, as type checkers know it."""
+
+    name: str
+    description: str
+    return_direct: bool
+
+    @property
+    def tool_call_schema(self) -> Any: ...
 
 
 def convert_to_openai_tool(tool: Any, *, strict: bool | None = None) -> dict[str, Any]:
@@ -41,6 +52,8 @@ def convert_to_openai_function(function: Any, *, strict: bool | None = None) -> 
             "description": schema_description(function),
             "parameters": json_schema(cast(Any, function)),
         }
+    elif (theirs := _of_langchain(function)) is not None:
+        about = theirs.openai_tool["function"]
     elif callable(function):
         about = make_tool(function).openai_tool["function"]
     else:
@@ -103,7 +116,19 @@ def check_tools(
     return found, handed_on
 
 
+def _of_langchain(item: Any) -> BaseTool | None:
+    """The tool, if it is one of LangChain's. A function is not looked at: most are given as functions."""
+    if isinstance(item, FunctionType):
+        return None
+    from loopwright.tools.langchain import adapted
+
+    return adapted(item)
+
+
 def _made(item: Any) -> BaseTool:
+    theirs = _of_langchain(item)
+    if theirs is not None:
+        return theirs
     if isinstance(item, type) or not callable(item):
         raise ToolDefinitionError(
             f"{_shown(item)} is no tool. Give a function with a docstring, what @tool made, an instance of a BaseTool "

@@ -65,6 +65,10 @@ class EngineSettings(NamedTuple):
     """Jinja text in place of the model file's own; empty for its own."""
     gpu_layers: int
     """Layers on a graphics card; -1 is as many as fit."""
+    embeds: bool = False
+    """Whether it makes vectors instead of answers: llama.cpp does one or the other."""
+    pooling: str = ""
+    """How a text's vectors become one: `mean`, `cls`, `last`; empty for the model's own way."""
 
 
 class Loading(NamedTuple):
@@ -88,6 +92,10 @@ class _Server(Protocol):
         """Gives events to `callback` until it returns True. Raises ValueError for a request it cannot read."""
         ...
 
+    def handle_embeddings(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The answer, or `{"error": {"message", ...}}`."""
+        ...
+
 
 class _Parameters(Protocol):
     model: Any
@@ -107,6 +115,10 @@ class _Parameters(Protocol):
     api_keys: list[str]
     model_alias: set[str]
     chat_template: str
+    embedding: bool
+    pooling_type: Any
+    n_batch: int
+    n_ubatch: int
 
 
 class _Job:
@@ -307,6 +319,9 @@ class Engine:
                 job.put(event)
             return False
 
+        if self.settings.embeds:
+            job.put(server.handle_embeddings(job.request))
+            return
         try:
             server.handle_chat_completions({**job.request, "stream": True}, take)
         except ValueError as error:
@@ -358,6 +373,12 @@ def _start_server(settings: EngineSettings, key: str) -> _Server:
     parameters.use_jinja = True
     if settings.chat_template:
         parameters.chat_template = settings.chat_template
+    if settings.embeds:
+        parameters.embedding = True
+        parameters.n_batch = parameters.n_ubatch = settings.n_ctx  # a text is read in one piece
+        if settings.pooling:
+            kind = f"LLAMA_POOLING_TYPE_{settings.pooling.upper()}"
+            parameters.pooling_type = getattr(untyped.llama_pooling_type, kind)
     return cast(_Server, untyped.Server(parameters))
 
 

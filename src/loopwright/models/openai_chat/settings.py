@@ -20,7 +20,7 @@ from loopwright.models.openai_chat.dialect import Dialect
 from loopwright.models.providers import PROVIDERS, Provider, provider_at
 from loopwright.models.settings import first_env, given_key, no_key, settle_names, sound_key, with_query
 
-__all__ = ["ANYONE", "endpoint", "key_hint", "settle"]
+__all__ = ["ANYONE", "endpoint", "key_hint", "locate", "settle"]
 
 ANYONE: Final = Dialect()
 """The dialect for an address that is in no row."""
@@ -43,6 +43,15 @@ def settle(cls: Any, fields: dict[str, Any]) -> dict[str, Any]:
     settle_names(cls, fields, _SPELLINGS)
     if not fields.get("model"):
         raise UsageError(f'{cls.__name__} needs the name of a model: {cls.__name__}(model="gpt-4o-mini")')
+    row = locate(cls.__name__, fields)
+    holds = row.structured_output and _holds_schemas(row, fields["base_url"], str(fields["model"]))
+    if fields.get("profile") is None and holds:
+        fields["profile"] = {"structured_output": True, "tool_calling": True}
+    return fields
+
+
+def locate(cls: str, fields: dict[str, Any]) -> Provider:
+    """The provider of these fields, whose address and key are put into them. Raises `UsageError`."""
     given_url, from_openai_env = fields.get("base_url") or "", False
     if not fields.get("provider") and not given_url:
         given_url = first_env(PROVIDERS["openai"].base_url_env)
@@ -52,10 +61,8 @@ def settle(cls: Any, fields: dict[str, Any]) -> dict[str, Any]:
     )
     fields["provider"] = row.name
     fields["base_url"] = url = _address(row, given_url)
-    fields["api_key"] = _key(cls.__name__, row, url, fields, from_openai_env)
-    if fields.get("profile") is None and row.structured_output and _holds_schemas(row, url, str(fields["model"])):
-        fields["profile"] = {"structured_output": True, "tool_calling": True}
-    return fields
+    fields["api_key"] = _key(cls, row, url, fields, from_openai_env)
+    return row
 
 
 def _address(row: Provider, given: str) -> str:
@@ -66,7 +73,7 @@ def _address(row: Provider, given: str) -> str:
         )
     if not url.startswith(("https://", "http://")):
         raise UsageError(f"base_url must begin with https:// or http://, not {url!r}")
-    url = url.rstrip("/").removesuffix("/chat/completions")
+    url = url.rstrip("/").removesuffix("/chat/completions").removesuffix("/embeddings")
     has_path = "/" in url.partition("://")[2]
     if not has_path and row.name == "azure":
         return f"{url}/openai/v1"
