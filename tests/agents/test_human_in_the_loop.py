@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import date
+from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
@@ -453,3 +454,23 @@ def test_an_answer_without_its_command_is_refused(world: World, given: Any):
     with pytest.raises(UsageError, match=r"waits for an answer.*Command\(resume=…\)"):
         invoke(bench.agent, world, given, thread())
     assert bench.agent.get_state(thread()).interrupts == asked
+
+
+@both_worlds
+def test_an_edit_may_give_a_strict_argument_as_json_does(world: World):
+    @tool
+    def book(day: Annotated[date, Field(strict=True)]) -> str:
+        """Book."""
+        return f"booked {day!r}"
+
+    agent = create_agent(
+        ScriptedModel(call("book", day="2024-02-29"), "done"),
+        [book],
+        middleware=[HumanInTheLoopMiddleware(["book"])],
+        checkpointer=InMemorySaver(),
+    )
+    invoke(agent, world, config=thread())
+    with pytest.raises(InvalidAnswerError, match="day"):
+        invoke(agent, world, Command(resume={"decisions": [edit("book", day="2024-02-30")]}), thread())
+    result = invoke(agent, world, Command(resume={"decisions": [edit("book", day="2024-03-01")]}), thread())
+    assert result["messages"][-2].text.endswith("booked datetime.date(2024, 3, 1)")
