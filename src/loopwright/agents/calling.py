@@ -222,8 +222,8 @@ def _gone(name: str, there: Sequence[str], thread_id: str | None) -> str:
     """The words for a call that has asked a question, and whose tool was renamed before the answer came."""
     has = f"its tools are {', '.join(map(repr, there))}" if there else "it has no tools"
     return (
-        f"Thread {thread_id!r} has an answer for tool {name!r}, which has asked a question and is no tool of this agent "
-        f"now; {has}. The answer is kept. Give the agent a tool of that name again, which may call the new one, and go "
+        f"Thread {thread_id!r} has an answer for tool {name!r}, which has asked a question and is no tool of this "
+        f"agent now; {has}. The answer is kept. Give the agent a tool of that name again, which may call the new one, and go "
         "on with invoke(None, config)."
     )
 
