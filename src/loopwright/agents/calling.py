@@ -223,8 +223,8 @@ def _gone(name: str, there: Sequence[str], thread_id: str | None) -> str:
     has = f"its tools are {', '.join(map(repr, there))}" if there else "it has no tools"
     return (
         f"Thread {thread_id!r} has an answer for tool {name!r}, which has asked a question and is no tool of this "
-        f"agent now; {has}. The answer is kept. Give the agent a tool of that name again, which may call the new one, and go "
-        "on with invoke(None, config)."
+        f"agent; {has}. The answer is kept. Give the agent a tool of that name again, which may call the new one, "
+        "and go on with invoke(None, config)."
     )
 
 
