@@ -93,6 +93,21 @@ class Cluster:
         """`immediate` is what a crash is: connections break, the next start recovers from the log."""
         _run(self.programs, "pg_ctl", "-D", self.data, "-s", "-w", "-m", mode, "stop")
 
+    def copy(self) -> Path:
+        """All that was committed so far, as a replica has it. Connections break for it."""
+        self.stop("fast")
+        copy = self.home / f"copy-{len(list(self.home.iterdir()))}"
+        subprocess.run(["cp", "-a", self.data, copy], check=True)  # with its owner
+        self.start()
+        return copy
+
+    def fail_over(self, copy: Path) -> None:
+        """What was committed since the copy was made is lost, and the server of the copy answers at this address."""
+        self.stop()
+        shutil.rmtree(self.data)
+        copy.rename(self.data)
+        self.start()
+
     def remove(self) -> None:
         self._guard.communicate()  # closes the pipe and waits
 

@@ -1,9 +1,11 @@
 """What a class that describes an answer means to a model, and how the model's data becomes that class.
 
-A schema is a pydantic model, a dataclass, a `TypedDict` or a JSON schema dictionary (plain, or in the wrapping that
-a provider's tool has). Rules:
+A schema is a pydantic model, a dataclass, a `TypedDict`, a JSON schema dictionary (plain, or in the wrapping that a
+provider's tool has), or for an answer any type that has a JSON form: `list[Item]`, `Literal["yes", "no"]`. Rules:
 
 - pydantic is imported when the first schema is read or checked, never with this module;
+- providers ask for objects: an answer of another form is asked for as `{"value": ...}`, and taken out of it again;
+- what a model sends is JSON, so a strict date may be a text (`checked`);
 - a JSON schema is compact: no titles, no description of the whole (`schema_description` has it), references written
   out where they do not recurse, because several providers read no `$ref`;
 - data that does not fit a class raises a `ValueError` that names the place: pydantic's own `ValidationError`.
@@ -12,16 +14,33 @@ a provider's tool has). Rules:
 from __future__ import annotations
 
 import functools
+import json
+import re
 import types
 import typing
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Union, cast
+from typing import Annotated, Any, Literal, NamedTuple, Union, cast
 
 from loopwright.errors import UsageError
 
-__all__ = ["adapter", "json_schema", "readable", "schema_description", "schema_name", "union_members", "validate"]
+__all__ = [
+    "VALUE",
+    "answer_schema",
+    "checked",
+    "core_schema",
+    "is_object",
+    "json_schema",
+    "json_text",
+    "readable",
+    "schema_description",
+    "schema_name",
+    "union_members",
+    "validate",
+]
 
-_KINDS = "a pydantic model, a dataclass, a TypedDict or a JSON schema dictionary"
+_KINDS = "a pydantic model, a dataclass, a TypedDict, a type with a JSON form (list[Item]) or a JSON schema dictionary"
+VALUE = "value"
+"""The key of what is no object in the object that is asked for."""
 
 
 def schema_name(schema: Any) -> str:
@@ -32,10 +51,13 @@ def schema_name(schema: Any) -> str:
         if not name:
             raise UsageError('a JSON schema needs a "title", which is the name the model sees')
         return str(name)
-    name = getattr(schema, "__name__", None)
-    if not isinstance(schema, type) or name is None:
+    if not _is_type(schema):
         raise UsageError(f"{schema!r} is no schema: give {_KINDS}")
-    return str(name)
+    if typing.get_origin(schema) is Annotated:
+        return schema_name(typing.get_args(schema)[0])
+    name = repr(schema) if typing.get_origin(schema) else str(schema.__name__)
+    name = re.sub(r"[\w.<>]+\.", "", name)  # list[shop.Item]: without modules
+    return re.sub(r"\W+", "_", name).strip("_") if "[" in name else name
 
 
 def schema_description(schema: Any) -> str:
@@ -43,7 +65,7 @@ def schema_description(schema: Any) -> str:
     if isinstance(schema, Mapping):
         outer = _function_of(cast(Mapping[str, Any], schema))
         return str(outer.get("description") or _inner(outer).get("description") or "")
-    text: str = (vars(schema).get("__doc__") if isinstance(schema, type) else None) or ""
+    text: str = (vars(schema).get("__doc__") if isinstance(schema, type) and _has_fields(schema) else None) or ""
     if hasattr(schema, "__dataclass_fields__") and text.startswith(f"{schema_name(schema)}("):
         return ""
     lines = text.expandtabs().splitlines()
@@ -52,29 +74,84 @@ def schema_description(schema: Any) -> str:
 
 def json_schema(schema: Any) -> dict[str, Any]:
     """The JSON schema of an object, as a provider wants it. A new dictionary each time."""
-    if isinstance(schema, Mapping):
-        inner = _inner(_function_of(cast(Mapping[str, Any], schema)))
-        if "properties" not in inner and inner.get("type") != "object" and not _combines(inner):
-            raise UsageError(
-                'a JSON schema must describe an object: {"title": ..., "type": "object", "properties": ...}'
-            )
-        return _compact(inner)
-    return _compact(adapter(schema).json_schema())
+    form = _form(schema)
+    if not is_object(schema) and not _combines(_resolved(form, form)):
+        raise UsageError(
+            'a JSON schema must describe an object: {"title": ..., "type": "object", "properties": ...}'
+            if isinstance(schema, Mapping)
+            else f"{schema_name(schema)} must describe an object: put it into a field of a pydantic model"
+        )
+    return _compact(form)
+
+
+def answer_schema(schema: Any) -> dict[str, Any]:
+    """The JSON schema of the object that an answer is asked for as: the schema's own, or `{"value": ...}` around it."""
+    form = _form(schema)
+    if is_object(schema):
+        return _compact(form)
+    value = {key: part for key, part in form.items() if key not in (*_SHARED, "description")}
+    shared = {key: form[key] for key in _SHARED if key in form}
+    return _compact({"type": "object", "properties": {VALUE: value}, "required": [VALUE], **shared})
+
+
+def is_object(schema: Any) -> bool:
+    """Whether a schema's JSON form is an object, and nothing else."""
+    form = _form(schema)
+    return _describes_object(form, form)
 
 
 def validate(schema: Any, data: Any) -> Any:
-    """`data` as the schema's own type: an instance, or a dictionary for a `TypedDict` and a JSON schema.
+    """A model's answer as the schema's own type: an instance, or a dictionary for a `TypedDict` and a JSON schema.
 
-    A JSON schema is a request to the model and is not enforced on its answer; a class is.
+    What is asked for as `{"value": ...}` may also come without that. A JSON schema is a request to the model and is not
+    enforced on its answer; a class is.
 
     Raises `ValueError` (pydantic's `ValidationError` is one) whose text names the field that does not fit.
     """
+    if not is_object(schema) and isinstance(data, Mapping) and list(cast(Any, data)) == [VALUE]:
+        data = cast(Any, data)[VALUE]
+    elif isinstance(schema, Mapping) and is_object(schema) and not isinstance(data, Mapping):
+        words = f"{schema_name(cast(Any, schema))}: an object was expected, not {type(data).__name__}"
+        raise ValueError(words)
     if isinstance(schema, Mapping):
-        if not isinstance(data, Mapping):
-            words = f"{schema_name(cast(Any, schema))}: an object was expected, not {type(data).__name__}"
-            raise ValueError(words)  # noqa: TRY004 - what does not fit is a ValueError, as pydantic's is
         return cast(Any, data)
-    return adapter(schema).validate_python(data)
+    return checked(_known(schema).validator, data)
+
+
+def checked(validator: Any, data: Any) -> Any:
+    """What `validator` (pydantic's `SchemaValidator`) makes of data that a model has sent.
+
+    Python's mode is the fast one. A type that is strict, or has a form of its own in JSON, takes from a model what it
+    takes from JSON. Raises pydantic's `ValidationError`, in Python's words where both modes find the same.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return validator.validate_python(data)
+    except ValidationError as error:
+        text = json_text(data)
+        if text is None:
+            raise
+        try:
+            return validator.validate_json(text)
+        except ValidationError as told:
+            if _problems(told) != _problems(error):
+                raise
+        raise
+
+
+def _problems(error: Any) -> list[Any]:
+    return [(one["loc"], one["type"]) for one in error.errors(include_url=False, include_context=False)]
+
+
+def json_text(data: Any) -> str | None:
+    """Data as JSON; None for what is none: a program has called, or the text holds half a character."""
+    try:
+        text = json.dumps(data, ensure_ascii=False)
+        text.encode()
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return text
 
 
 def union_members(schema: Any) -> list[Any]:
@@ -92,18 +169,55 @@ def union_members(schema: Any) -> list[Any]:
 # -- classes --------------------------------------------------------------------------------------------------------
 
 
-@functools.cache
-def adapter(schema: Any) -> Any:
-    """pydantic's view of a class; cached, because building it costs a thousand times what using it does."""
-    from pydantic import TypeAdapter
+class _Known(NamedTuple):
+    """A type that was read."""
 
-    if not (isinstance(schema, type) and _describes_object(schema)):
+    validator: Any
+    core: Any
+    form: Mapping[str, Any]
+
+
+def _known(schema: Any) -> _Known:
+    if not _is_type(schema):
         raise UsageError(f"{schema!r} is no schema: give {_KINDS}")
-    return TypeAdapter(readable(schema, {}))
+    try:
+        hash(schema)
+    except TypeError:  # an annotation that is not hashable
+        return _read(schema)
+    return _kept(schema)
 
 
-def _describes_object(schema: Any) -> bool:
+def _read(schema: Any) -> _Known:
+    from pydantic import TypeAdapter
+    from pydantic.errors import PydanticUserError
+
+    try:
+        adapter = TypeAdapter[Any](readable(schema, {}))
+        return _Known(adapter.validator, adapter.core_schema, adapter.json_schema())
+    except PydanticUserError as error:
+        if _has_fields(schema):
+            raise
+        raise UsageError(f"{schema!r} is no schema: give {_KINDS}") from error
+
+
+_kept = functools.cache(_read)
+"""Reading a type costs a thousand times what using it does."""
+
+
+def core_schema(schema: Any) -> Any:
+    """pydantic's own reading of a type, as `pydantic_core` takes it."""
+    return _known(schema).core
+
+
+def _has_fields(schema: Any) -> bool:
     return any(hasattr(schema, mark) for mark in ("model_json_schema", "__dataclass_fields__", "__required_keys__"))
+
+
+def _is_type(schema: Any) -> bool:
+    """Whether it is a class or something like `list[int]`, of values that an answer can be."""
+    if schema in (Any, object, None, type(None)) or isinstance(schema, str):
+        return False
+    return isinstance(schema, type) or typing.get_origin(schema) is not None or hasattr(schema, "__value__")
 
 
 def readable(kind: Any, seen: dict[Any, Any]) -> Any:
@@ -159,6 +273,28 @@ def _annotations(extras: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 # -- JSON schemas ---------------------------------------------------------------------------------------------------
+
+_SHARED = ("$defs", "definitions")
+"""Where the parts of a JSON schema are that are named more than once."""
+_LEFT_OUT = ("title", "$defs", "definitions", "$schema", "discriminator")
+"""What says nothing once references are written out."""
+
+
+def _form(schema: Any) -> Mapping[str, Any]:
+    """The JSON schema of a schema, as it was written."""
+    if not isinstance(schema, Mapping):
+        return _known(schema).form
+    form = _inner(_function_of(cast(Mapping[str, Any], schema)))
+    if not any(key in form for key in ("type", "properties", "enum", "const", "items")) and not _combines(form):
+        raise UsageError('a JSON schema must describe an object: {"title": ..., "type": "object", "properties": ...}')
+    return form
+
+
+def _describes_object(part: Mapping[str, Any], root: Mapping[str, Any]) -> bool:
+    found = _resolved(part, root)
+    if "type" in found or "properties" in found:
+        return found.get("type", "object") == "object"
+    return any(_describes_object(each, root) for each in found.get("allOf", ()))
 
 
 def _function_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -217,7 +353,7 @@ def _compact(schema: Mapping[str, Any]) -> dict[str, Any]:
             return walk(_resolved(node, schema), (*above, reference))
         made: dict[str, Any] = {}
         for key, value in node.items():
-            if key in ("title", "$defs", "definitions", "$schema") and not isinstance(value, (list, bool)):
+            if key in _LEFT_OUT and not isinstance(value, (list, bool)):
                 continue
             if key in ("properties", "patternProperties") and isinstance(value, Mapping):
                 made[key] = {name: walk(inner, above) for name, inner in cast(Mapping[str, Any], value).items()}

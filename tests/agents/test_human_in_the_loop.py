@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import date
+from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from loopwright.agents import create_agent
 from loopwright.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
-from loopwright.agents.structured_output import ToolStrategy
+from loopwright.agents.structured_output import ProviderStrategy, ToolStrategy
 from loopwright.checkpoint.memory import InMemorySaver
 from loopwright.errors import InvalidAnswerError, UsageError
 from loopwright.messages import AIMessage
@@ -390,7 +391,50 @@ def test_a_review_of_a_tool_that_is_not_there_is_refused_when_the_agent_is_made(
 
 def test_tools_that_middlewares_and_providers_bring_may_be_reviewed():
     reviewed("ending", "nothing", middleware=[Brings()])
-    reviewed("Loose", response_format=ToolStrategy(Loose))
+
+
+@pytest.mark.parametrize(
+    "given", [Loose, ToolStrategy(Loose), ToolStrategy(Loose | list[int]), ProviderStrategy(Loose)]
+)
+def test_a_review_of_the_answer_is_refused_when_the_agent_is_made(given: Any):
+    for middleware in ([], [Runs()]):
+        with pytest.raises(UsageError, match=r"names 'Loose', which is the form of the answer.*return_direct=True"):
+            reviewed("ending", "Loose", response_format=given, middleware=middleware)
+    reviewed("ending", response_format=given)
+
+
+@both_worlds
+def test_a_review_of_an_answer_that_a_hook_asks_for_is_refused(world: World):
+    class Forms(AgentMiddleware[Any, Any, Any]):
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            return handler(request.override(response_format=ToolStrategy(Loose)))
+
+    agent = create_agent(
+        ScriptedModel(call("Loose", where="/tmp")),
+        [nothing],
+        middleware=[HumanInTheLoopMiddleware(["nothing", "Loose"]), Forms(), Runs()],
+        checkpointer=InMemorySaver(types=[Loose]),
+    )
+    with pytest.raises(UsageError, match="names 'Loose', which is the form of the answer"):
+        invoke(agent, world, config=thread())
+
+
+@both_worlds
+def test_a_tool_in_the_place_of_an_answer_is_reviewed(world: World):
+    @tool(return_direct=True)
+    def submit(name: str) -> str:
+        """Give the answer."""
+        return name
+
+    model = ScriptedModel(call("submit", name="Ada"), call("submit", name="Bob"))
+    review = HumanInTheLoopMiddleware(["submit"], edit_notice=None)
+    agent = create_agent(model, [submit], middleware=[review], checkpointer=InMemorySaver())
+    invoke(agent, world, config=thread())
+    result = invoke(agent, world, Command(resume={"decisions": [{"type": "reject", "message": "not her"}]}), thread())
+    assert (len(result.interrupts), result["messages"][2].text.endswith(": not her")) == (1, True)
+    edited = {"type": "edit", "edited_action": {"name": "submit", "args": {"name": "Eve"}}}
+    result = invoke(agent, world, Command(resume={"decisions": [edited]}), thread())
+    assert (result.text, result.stop_reason) == ("Eve", "return_direct")
 
 
 def test_where_a_hook_may_bring_tools_only_a_slip_is_refused():
@@ -453,3 +497,23 @@ def test_an_answer_without_its_command_is_refused(world: World, given: Any):
     with pytest.raises(UsageError, match=r"waits for an answer.*Command\(resume=…\)"):
         invoke(bench.agent, world, given, thread())
     assert bench.agent.get_state(thread()).interrupts == asked
+
+
+@both_worlds
+def test_an_edit_may_give_a_strict_argument_as_json_does(world: World):
+    @tool
+    def book(day: Annotated[date, Field(strict=True)]) -> str:
+        """Book."""
+        return f"booked {day!r}"
+
+    agent = create_agent(
+        ScriptedModel(call("book", day="2024-02-29"), "done"),
+        [book],
+        middleware=[HumanInTheLoopMiddleware(["book"])],
+        checkpointer=InMemorySaver(),
+    )
+    invoke(agent, world, config=thread())
+    with pytest.raises(InvalidAnswerError, match="day"):
+        invoke(agent, world, Command(resume={"decisions": [edit("book", day="2024-02-30")]}), thread())
+    result = invoke(agent, world, Command(resume={"decisions": [edit("book", day="2024-03-01")]}), thread())
+    assert result["messages"][-2].text.endswith("booked datetime.date(2024, 3, 1)")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, Literal, TypedDict
 
 import pytest
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator
 
 from loopwright.agents import create_agent
 from loopwright.agents.structured_output import (
@@ -346,3 +348,68 @@ def test_what_a_validator_raises_is_the_error_of_a_provider_s_answer(world):
     with pytest.raises(StructuredOutputValidationError, match="KeyError: 'Atlantis'") as raised:
         invoke(agent, world)
     assert isinstance(raised.value.source, KeyError)
+
+
+# -- answers that are no object, and strict ones ---------------------------------------------------------------------
+
+
+@both_worlds
+@pytest.mark.parametrize("by", [ToolStrategy, ProviderStrategy])
+@pytest.mark.parametrize(
+    ("schema", "name", "value", "expected"),
+    [
+        (list[Place], "list_Place", [{"city": "Oslo"}], [Place(city="Oslo")]),
+        (
+            RootModel[list[Place]],
+            "RootModel_list_Place",
+            [{"city": "Oslo"}],
+            RootModel[list[Place]]([Place(city="Oslo")]),
+        ),
+        (list[int], "list_int", [], []),
+        (bool, "bool", False, False),
+        (Literal["yes", "no"], "Literal_yes_no", "no", "no"),
+        ({"title": "Cities", "type": "array", "items": {"type": "string"}}, "Cities", ["Oslo"], ["Oslo"]),
+    ],
+)
+def test_an_answer_that_is_no_object(world, by, schema, name, value, expected):
+    asked = {"value": value}
+    model = ScriptedModel(call(name, asked) if by is ToolStrategy else json.dumps(asked))
+    agent = create_agent(model, response_format=by(schema), checkpointer=InMemorySaver())
+    result = invoke(agent, world, config=thread())
+    assert (result["structured_response"], result.stop_reason) == (expected, "structured_answer")
+    assert agent.get_state(thread()).values["structured_response"] == expected
+
+
+def test_one_of_several_forms_may_be_no_object():
+    def agent(answer: Any) -> Any:
+        return create_agent(ScriptedModel(answer), response_format=ToolStrategy(Place | list[int]))
+
+    assert agent(call("list_int", value=[1])).invoke({"messages": "hi"})["structured_response"] == [1]
+    assert agent(call("Place", city="Oslo")).invoke({"messages": "hi"})["structured_response"] == Place(city="Oslo")
+
+
+def test_a_list_that_does_not_fit_goes_back_to_the_model():
+    model = ScriptedModel(call("list_int", value=[1, "two"]), call("list_int", value=[1, 2]))
+    result = create_agent(model, response_format=ToolStrategy(list[int])).invoke({"messages": "hi"})
+    assert result["structured_response"] == [1, 2]
+    assert "1: Input should be a valid integer" in result["messages"][2].text
+
+
+class Booking(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    day: date
+    seats: set[int]
+
+
+@both_worlds
+@pytest.mark.parametrize("by", [ToolStrategy, ProviderStrategy])
+def test_a_strict_answer_is_read_as_json(world, by):
+    given = {"day": "2024-02-29", "seats": [1, 2]}
+    model = ScriptedModel(call("Booking", given) if by is ToolStrategy else json.dumps(given))
+    result = invoke(create_agent(model, response_format=by(Booking)), world)
+    assert result["structured_response"] == Booking(day=date(2024, 2, 29), seats={1, 2})
+    wrong = {**given, "seats": ["1"]}
+    model = ScriptedModel(call("Booking", wrong) if by is ToolStrategy else json.dumps(wrong), loop=True)
+    with pytest.raises(StructuredOutputValidationError, match="seats"):
+        invoke(create_agent(model, response_format=by(Booking)), world)

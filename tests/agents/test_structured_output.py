@@ -209,7 +209,7 @@ def test_what_is_no_schema_is_refused():
     with pytest.raises(UsageError, match="is no schema"):
         plan_answers(answer_strategy(3), object())
     with pytest.raises(UsageError):
-        plan_answers(answer_strategy(int), object())
+        plan_answers(answer_strategy(object), object())
 
 
 # -- an answer that fits --------------------------------------------------------------------------------------------

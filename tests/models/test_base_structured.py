@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from datetime import date
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -157,10 +159,10 @@ def test_tags_of_the_model_hold_for_the_structured_call() -> None:
 @pytest.mark.parametrize(
     ("schema", "words"),
     [
-        (int, "is no schema"),
+        (object, "is no schema"),
         ("Place", "is no schema"),
         ({"type": "object", "properties": {}}, 'needs a "title"'),
-        ({"title": "List", "type": "array"}, "must describe an object"),
+        ({"title": "List"}, "must describe an object"),
     ],
 )
 def test_what_is_no_schema(schema: Any, words: str) -> None:
@@ -187,3 +189,20 @@ def test_what_a_validator_raises_is_an_answer_that_does_not_fit():
         model.with_structured_output(Listed).invoke("Where?")
     answer: Any = model.with_structured_output(Listed, include_raw=True).invoke("Where?")
     assert (answer["parsed"], type(answer["parsing_error"])) == (None, OutputParserException)
+
+
+@pytest.mark.parametrize("method", ["function_calling", "json_schema", "json_mode"])
+def test_what_is_no_object_is_asked_for_as_a_value(method: str) -> None:
+    asked = {"value": [{"city": "Oslo"}]}
+    answer = call("list_Place", asked) if method == "function_calling" else json.dumps(asked)
+    model = ScriptedModel(answer, json.dumps(asked["value"]))
+    places = model.with_structured_output(list[Place], method=method)
+    assert places.invoke("Where?") == [Place(city="Oslo")]
+    assert places.invoke("Where, without the wrapping?") == [Place(city="Oslo")]
+
+
+def test_strict_fields_are_read_as_json() -> None:
+    class Day(BaseModel):
+        day: date = Field(strict=True)
+
+    assert ScriptedModel(call("Day", day="2024-02-29")).with_structured_output(Day).invoke("?").day == date(2024, 2, 29)

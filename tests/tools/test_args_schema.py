@@ -1,12 +1,13 @@
 """`args_schema`: arguments described by a pydantic model or a JSON schema instead of the signature."""
 
 import dataclasses
+from datetime import date
 from typing import Annotated, Any
 
 import pydantic
 import pytest
 from inline_snapshot import snapshot
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from loopwright.errors import ToolDefinitionError, ToolInvocationError
 from loopwright.tools import InjectedToolArg, ToolRuntime, call_tool, tool
@@ -132,3 +133,59 @@ def test_args_schema_that_does_not_fit(schema, words):
 
     with pytest.raises(ToolDefinitionError, match=words):
         _ = f.json_schema
+
+
+class Order(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    day: date
+    sizes: set[int]
+
+
+STRICT = {"day": "2024-02-29", "sizes": [1, 2]}
+
+
+def test_strict_arguments_are_read_as_json():
+    @tool(args_schema=Order)
+    def by_schema(day: date, sizes: set[int]) -> str:
+        """Order."""
+        return f"{day!r} {sizes}"
+
+    @tool
+    def by_signature(day: Annotated[date, Field(strict=True)], sizes: Annotated[set[int], Field(strict=True)]) -> str:
+        """Order."""
+        return f"{day!r} {sizes}"
+
+    @tool
+    def by_field(order: Order) -> str:
+        """Order."""
+        return f"{order.day!r} {order.sizes}"
+
+    for one, args in ((by_schema, STRICT), (by_signature, STRICT), (by_field, {"order": STRICT})):
+        asked = {"name": one.name, "id": "1", "args": args}
+        answer = finish(lambda port, one=one, asked=asked: call_tool(one, asked, port))
+        assert answer.text == "datetime.date(2024, 2, 29) {1, 2}"
+    assert by_schema.invoke({"day": date(2024, 2, 29), "sizes": {1, 2}}) == "datetime.date(2024, 2, 29) {1, 2}"
+    with pytest.raises(pydantic.ValidationError, match="day value is outside expected range"):
+        by_schema.invoke({**STRICT, "day": "2024-02-30"})
+    with pytest.raises(pydantic.ValidationError, match="valid integer"):
+        by_schema.invoke({**STRICT, "sizes": ["1"]})
+
+
+def test_strict_arguments_beside_what_the_program_gives():
+    class Kept(Order):
+        when: date = Field(alias="at")
+        store: Annotated[Any, InjectedToolArg] = None
+
+    @tool(args_schema=Kept)
+    def keep(day: date, sizes: set[int], when: date, store: Any) -> str:
+        """Keep."""
+        return f"{day} {sizes} {when} {type(store).__name__}"
+
+    args = {**STRICT, "at": "2024-03-01"}
+    assert keep.invoke({**args, "store": object()}) == "2024-02-29 {1, 2} 2024-03-01 object"
+    assert keep.invoke(args) == "2024-02-29 {1, 2} 2024-03-01 NoneType"
+    with pytest.raises(pydantic.ValidationError, match="valid integer"):
+        keep.invoke({**args, "sizes": ["1"], "store": object()})
+    with pytest.raises(pydantic.ValidationError, match="valid date"):
+        keep.invoke({**args, "day": "2024-02-29", "sizes": {1}, "store": object()})

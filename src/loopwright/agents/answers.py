@@ -32,7 +32,7 @@ from loopwright.agents.structured_output import (
 )
 from loopwright.errors import UsageError
 from loopwright.messages import AIMessage, HumanMessage, ToolMessage
-from loopwright.schema import json_schema, schema_description, schema_name, union_members, validate
+from loopwright.schema import answer_schema, is_object, schema_description, schema_name, union_members, validate
 
 if TYPE_CHECKING:
     from loopwright.messages import AnyMessage, InvalidToolCall, ToolCall
@@ -134,7 +134,7 @@ class AnswerPlan:
         if len(answers) == 1 and not unread:
             name, args = answers[0]["name"], answers[0]["args"]
             try:
-                value = self._validated(name, args)
+                value = validate(self.schemas[name], args)
             except Exception as problem:  # noqa: BLE001 - a validator of the user's may raise anything
                 error: StructuredOutputError = StructuredOutputValidationError(name, problem, message)
             else:
@@ -148,10 +148,6 @@ class AnswerPlan:
         return self._rejected(error, [*answers, *unread], others, rest, history)
 
     # -- parts of `read` -------------------------------------------------------------------------------------------
-
-    def _validated(self, name: str, data: Any) -> Any:
-        schema = self.schemas[name]
-        return data if isinstance(schema, Mapping) else validate(schema, data)
 
     def _accepted(self, args: Any) -> str:
         content = cast("ToolStrategy[Any]", self.strategy).tool_message_content
@@ -197,7 +193,7 @@ class AnswerPlan:
             if not provider and isinstance(schema, Mapping):
                 continue  # any object would do
             try:
-                value = self._validated(name, _object_in(message.text))
+                value = validate(schema, _json_in(message.text, objects_only=is_object(schema)))
             except Exception as problem:  # noqa: BLE001 - a validator of the user's may raise anything
                 if provider:
                     return Outcome(error=StructuredOutputValidationError(name, _explained(problem, message), message))
@@ -271,12 +267,12 @@ def _tool(name: str, schema: Any) -> dict[str, Any]:
     described = schema_description(schema) or "Give the final answer in this form."
     return {
         "type": "function",
-        "function": {"name": name, "description": described, "parameters": json_schema(schema)},
+        "function": {"name": name, "description": described, "parameters": answer_schema(schema)},
     }
 
 
 def _json_output(name: str, schema: Any, strict: bool | None) -> dict[str, Any]:
-    form: dict[str, Any] = {"name": name, "schema": json_schema(schema)}
+    form: dict[str, Any] = {"name": name, "schema": answer_schema(schema)}
     if description := schema_description(schema):
         form["description"] = description
     if strict is not None:
@@ -298,8 +294,8 @@ def _as_json(data: Any) -> str:
     return json.dumps(data, ensure_ascii=False, default=str)
 
 
-def _object_in(text: str) -> Any:
-    """The JSON object that is all of a text, a code fence around it allowed. Raises `ValueError`."""
+def _json_in(text: str, *, objects_only: bool) -> Any:
+    """The JSON that is all of a text, a code fence around it allowed. Raises `ValueError`."""
     text = text.strip()
     if text.startswith("```") and text.endswith("```") and len(text) > 6:
         text = text[3:-3].strip()
@@ -308,9 +304,9 @@ def _object_in(text: str) -> Any:
         found: Any = json.loads(text)
     except ValueError as problem:
         raise ValueError(f"it is no JSON ({problem})") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"it is no JSON object, but {type(found).__name__}")  # noqa: TRY004  # the model's fault
-    return cast("dict[str, Any]", found)
+    if objects_only and not isinstance(found, dict):
+        raise ValueError(f"it is no JSON object, but {type(found).__name__}")  # the model's fault
+    return cast("Any", found)
 
 
 def _explained(problem: Exception, message: AIMessage) -> Exception:

@@ -15,7 +15,7 @@ from loopwright.agents.limits import Budget
 from loopwright.agents.middleware.hooks import Hook, check_tool_result
 from loopwright.agents.middleware.types import ToolCallRequest
 from loopwright.agents.turns import calls_for
-from loopwright.errors import BudgetSpent, GraphInterrupt
+from loopwright.errors import BudgetSpent, Escalated, GraphInterrupt, UsageError
 from loopwright.graph.answering import asking_call
 from loopwright.graph.engine import raise_first
 from loopwright.graph.events import ToolFinished, ToolStarted
@@ -116,6 +116,8 @@ class Caller:
         if call.get("type") == "invalid_tool_call":
             return _at_once(invalid_call_message(call))
         if tool is None:
+            if task.has_unheard():
+                raise Escalated(UsageError(_gone(call["name"], list(self.tools), task.run.thread_id)))
             return _at_once(unknown_tool_message(call, list(self.tools)))
 
         def run() -> Coroutine[Any, Any, Any]:
@@ -214,6 +216,16 @@ def _update(answers: Sequence[Any], key: str) -> Any:
         return {key: parts}
     updates = [{key: [part]} if isinstance(part, ToolMessage) else part for part in parts]
     return updates[0] if len(updates) == 1 else updates
+
+
+def _gone(name: str, there: Sequence[str], thread_id: str | None) -> str:
+    """The words for a call that has asked a question, and whose tool was renamed before the answer came."""
+    has = f"its tools are {', '.join(map(repr, there))}" if there else "it has no tools"
+    return (
+        f"Thread {thread_id!r} has an answer for tool {name!r}, which has asked a question and is no tool of this "
+        f"agent; {has}. The answer is kept. Give the agent a tool of that name again, which may call the new one, "
+        "and go on with invoke(None, config)."
+    )
 
 
 async def _at_once(answer: Any) -> Any:

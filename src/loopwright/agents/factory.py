@@ -129,7 +129,8 @@ def create_agent(
     )
     if asker.plan is not None:
         asker.plan.check_names(list(listed))
-    hooks.check_tools(_names(listed, provided, asker.plan))
+    answers = [] if asker.plan is None else list(asker.plan.schemas)
+    hooks.check_tools([*listed, *filter(None, map(provided_name, provided))], answers)
     caller = Caller(listed, hooks=hooks.wrap_tool_call, handle_errors=handle_tool_errors)
     schemas = [each.state_schema for each in hooks.middleware if each.state_schema is not AgentState]
     graph = StateGraph(state_schema or AgentState, context_schema)
@@ -158,12 +159,6 @@ def _listed(tools: Any) -> Sequence[Any]:
         name: str = getattr(one, "__name__", None) or getattr(one, "name", None) or "my_tool"
         raise UsageError(f"tools= takes a list: create_agent(model, tools=[{name}]).")
     return list(tools)
-
-
-def _names(listed: Mapping[str, BaseTool], provided: Sequence[Mapping[str, Any]], plan: Any) -> list[str]:
-    """All names that the model may call."""
-    answers: Sequence[str] = () if plan is None or not plan.tools else plan.schemas
-    return [*listed, *filter(None, map(provided_name, provided)), *answers]
 
 
 def _limits_of(limits: Any) -> Limits:

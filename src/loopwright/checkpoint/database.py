@@ -29,11 +29,13 @@ class Driver(Protocol):
 
     async def aread(self, deed: Deed[T]) -> T: ...
 
-    def write(self, deed: Deed[T]) -> T:
-        """Returns when what was written will last."""
+    def write(self, deed: Deed[T], *, erases: bool = False) -> T:
+        """Returns when what was written will last. `erases`: what was removed shall not be found any more, and where
+        removing rows leaves their bytes behind, more is to be done.
+        """
         ...
 
-    async def awrite(self, deed: Deed[T]) -> T: ...
+    async def awrite(self, deed: Deed[T], *, erases: bool = False) -> T: ...
 
 
 class Done:
@@ -161,10 +163,10 @@ class DatabaseSaver(BaseCheckpointSaver):
     # --- whole threads ----------------------------------------------------------
 
     def delete_thread(self, thread_id: str) -> None:
-        self._driver.write(self._keeping.delete(thread_id))
+        self._driver.write(self._keeping.delete(thread_id), erases=True)
 
     async def adelete_thread(self, thread_id: str) -> None:
-        await self._driver.awrite(self._keeping.delete(thread_id))
+        await self._driver.awrite(self._keeping.delete(thread_id), erases=True)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         self._driver.write(self._keeping.copy(source_thread_id, target_thread_id))
@@ -181,7 +183,7 @@ class DatabaseSaver(BaseCheckpointSaver):
         older_than: datetime | None = None,
     ) -> int:
         deeds = self._keeping.prune(thread_ids, strategy, keep, older_than)
-        return sum(self._driver.write(deed) for deed in deeds)
+        return sum(self._driver.write(deed, erases=last) for deed, last in _erasing_last(deeds, strategy))
 
     async def aprune(
         self,
@@ -192,7 +194,12 @@ class DatabaseSaver(BaseCheckpointSaver):
         older_than: datetime | None = None,
     ) -> int:
         deeds = self._keeping.prune(thread_ids, strategy, keep, older_than)
-        return sum([await self._driver.awrite(deed) for deed in deeds])
+        return sum([await self._driver.awrite(deed, erases=last) for deed, last in _erasing_last(deeds, strategy)])
+
+
+def _erasing_last(deeds: Sequence[Deed[int]], strategy: Strategy) -> Iterator[tuple[Deed[int], bool]]:
+    """Each deed, and whether it erases: the last one does so for all, which may mean to write a file anew."""
+    return ((deed, strategy == "delete" and deed is deeds[-1]) for deed in deeds)
 
 
 def _place(thread_id: str | None, ns: str | None) -> Place:

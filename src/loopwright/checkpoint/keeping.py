@@ -12,8 +12,9 @@ from loopwright.checkpoint.drafts import CELL, MESSAGE, VALUE, entries_from
 from loopwright.checkpoint.known import Mark
 from loopwright.checkpoint.layout import NUMBER_BITS, TASK_BITS, Ranges, body_from, ranges_in, time_from
 from loopwright.checkpoint.reading import marks
-from loopwright.checkpoint.rows import Rows, Thread, has_checkpoints
+from loopwright.checkpoint.rows import Rows, has_checkpoints
 from loopwright.checkpoint.sql import COMMIT, Deed, Row, Sql, Tried, Work
+from loopwright.checkpoint.thread import Thread
 from loopwright.checkpoint.words import check_prune, check_thread_id, is_older, no_source, target_exists
 
 __all__ = ["Keeping"]

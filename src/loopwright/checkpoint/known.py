@@ -2,8 +2,10 @@
 
 All of it may be forgotten at any time; then it is read again. It can never be wrong: an item and a cell keep their
 number and their bytes for ever, and a checkpoint its body, until rows are removed or one is saved again, and then the
-thread's `swept` is another; a thread that was deleted and made anew has another number. So whatever is remembered goes
-with `(thread, swept)`, and counts only where the row of the thread says the same, in the transaction that uses it.
+thread's `swept` is another; a thread that was deleted and made anew has another number. A server that takes over from
+another one may have lost what that had committed, and gives its numbers out again: it has another `life`. So whatever
+is remembered goes with `(thread, swept, life)`, and counts only where the row of the thread says the same, in the
+transaction that uses it.
 """
 
 from __future__ import annotations
@@ -31,10 +33,13 @@ _STEPS: Final = 1000
 
 
 class Mark(NamedTuple):
-    """The row of a thread, and how often rows of it were removed: what numbers are good for."""
+    """The row of a thread, how often rows of it were removed, and in which life of the server: what numbers are good
+    for.
+    """
 
     thread: int
     swept: int
+    life: int
 
 
 class Lines(NamedTuple):
@@ -109,8 +114,10 @@ class Known:
 
         Whatever namespace it was stored for: it will be part of the next checkpoint, there or further out.
         """
+        self.runners: Final[Shelf[tuple[str, int], str]] = Shelf(_STEPS)
+        """Who has made a claim, by thread id and claim. It is true whatever a server has lost."""
 
     def forget(self) -> None:
-        """All of it: what was known may no longer be what is stored."""
+        """All that is stored: what was known of it may no longer be so."""
         for shelf in (self.lines, self.contents, self.steps, self.numbers):
             shelf.clear()

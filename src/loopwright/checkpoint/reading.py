@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 FOUND: Final = (
     "SELECT c.number, c.id, c.parent, c.body, c.space, s.ns, t.thread_id, t.number, t.swept, "
-    "t.fence FROM loopwright_threads t JOIN loopwright_spaces s ON s.thread = t.number "
+    "t.fence, {life} FROM loopwright_threads t JOIN loopwright_spaces s ON s.thread = t.number "
     "JOIN loopwright_checkpoints c ON c.space = s.number"
 )
 
@@ -54,7 +54,7 @@ _NEAR: Final = 16
 
 
 class Found(NamedTuple):
-    """A row of `FOUND`: a checkpoint, and whose it is."""
+    """A row of `FOUND`, with a dialect's word for `life`: a checkpoint, and whose it is."""
 
     number: int
     id: bytes
@@ -66,6 +66,7 @@ class Found(NamedTuple):
     thread: int
     swept: int
     fence: int
+    life: int
 
 
 class Items:
@@ -136,7 +137,7 @@ class Reader:
             ) from error
 
     def _read(self, found: Found, *, learn: bool) -> Work[Record]:
-        mark = Mark(found.thread, found.swept)
+        mark = Mark(found.thread, found.swept, found.life)
         body = body_from(found.body)
         cells = {name: cell if isinstance(cell, int) else cell[0] for name, cell in body.cells.items()}
         tasks = yield Sql(

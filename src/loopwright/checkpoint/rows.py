@@ -1,9 +1,7 @@
 """What a saver on a database does, without a database: every method once, as deeds (`sql.py`) that a driver runs.
 
 How a thread is written to: its row is read (and locked, where others write beside us), the claim is checked, rows are
-added, and last the row of the thread is written back with the fence and the numbers that were given out. A thread's
-fence begins where no other thread's can be, so a run that was under way when its thread was deleted and made anew
-does not take the new one for its own.
+added, and last the row of the thread is written back with the fence and the numbers that were given out.
 
 A work that comes after one whose COMMIT was not answered finds the row of the thread settled: to lock it, it has waited
 for the other. A claim is known by its number and run, a save by its very bytes, which name cells that no other has.
@@ -14,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from loopwright.checkpoint.codec import Codec
 from loopwright.checkpoint.drafts import CELL, MESSAGE, VALUE, Draft, Drafts, Key, Messages, Written, entries_of
-from loopwright.checkpoint.known import Known, Lines, Mark, Step
+from loopwright.checkpoint.known import Known, Lines, Step
 from loopwright.checkpoint.layout import (
-    INLINE,
     NUMBER_BITS,
     SHORT,
     TASK_BITS,
@@ -29,7 +26,6 @@ from loopwright.checkpoint.layout import (
     Ranges,
     body_from,
     body_of,
-    cell_after,
     content_of,
     id_of,
     is_near,
@@ -38,24 +34,20 @@ from loopwright.checkpoint.layout import (
 )
 from loopwright.checkpoint.reading import FOUND, Found, Reader, marks
 from loopwright.checkpoint.record import Record
-from loopwright.checkpoint.sql import COMMIT, Deed, Dialect, Row, Sql, Tried, Work
-from loopwright.checkpoint.words import changed_meanwhile, check_thread_id, no_such_checkpoint, taken_over
+from loopwright.checkpoint.sql import COMMIT, Deed, Dialect, Sql, Tried, Work
+from loopwright.checkpoint.thread import THREAD, Shown, Thread
+from loopwright.checkpoint.words import (
+    changed_meanwhile,
+    check_thread_id,
+    lost_checkpoint,
+    no_such_checkpoint,
+    taken_over,
+)
 
-__all__ = ["PAGE", "Place", "Rows", "Thread", "has_checkpoints"]
+__all__ = ["PAGE", "Place", "Rows", "has_checkpoints"]
 
 PAGE: Final = 200
 """Checkpoints that a walk looks at in one go."""
-
-_FENCE_BITS: Final = 32
-
-_THREAD: Final = (
-    "SELECT number, fence, holder, runner, swept, items, cells, {following} FROM loopwright_threads "
-    "WHERE thread_id = ?{lock}"
-)
-
-
-_Shown: TypeAlias = int | tuple[int, bytes]
-"""How a checkpoint shows a cell: `Body.cells`."""
 
 
 class Place(NamedTuple):
@@ -63,71 +55,6 @@ class Place(NamedTuple):
 
     thread_id: str | None
     ns: str | None
-
-
-class Thread:
-    """The row of a thread, and what the work that holds it is about to add."""
-
-    def __init__(self, thread_id: str, row: Row) -> None:
-        self.thread_id: Final = thread_id
-        self.number: Final[int] = row[0]
-        self.fence: int = row[1] or self.number << _FENCE_BITS
-        self.holder: int | None = row[2]
-        self.runner: str = row[3]
-        self.swept: int = row[4]
-        self._swept: Final = self.swept
-        self._items: int = row[5]
-        self._cells: int = row[6]
-        self.following: Final[int | None] = row[7]
-        """The number of the next checkpoint, if it was drawn."""
-        self.new_items: Final[dict[bytes, int]] = {}
-        self.new_cells: Final[list[tuple[Any, ...]]] = []
-        self.contents: Final[dict[int, Content]] = {}
-        self.written: Final[dict[bytes, int]] = {}
-        """Cells of what tasks have written, by content."""
-
-    @property
-    def mark(self) -> Mark:
-        return Mark(self.number, self.swept)
-
-    def item(self, blob: bytes) -> int:
-        """The number of a message that is not stored yet."""
-        number = self.new_items.get(blob)
-        if number is None:
-            self._items += 1
-            number = self.new_items[blob] = self._items
-        return number
-
-    def cell(self, data: bytes, before: Content | None, base: int | None) -> _Shown:
-        """A new cell; a short content stands in the checkpoint."""
-        self._cells += 1
-        if len(data) <= INLINE:
-            return self._cells, data
-        cell, self.contents[self._cells] = cell_after(data, before, base)
-        self.new_cells.append((self.number << NUMBER_BITS | self._cells, *cell))
-        return self._cells
-
-    def take_numbers_of(self, other: Thread) -> None:
-        """Number on from where another thread is, whose rows were copied."""
-        self._items, self._cells = other._items, other._cells
-
-    def close(self) -> Work[None]:
-        """Write what was added."""
-        origin = self.number << NUMBER_BITS
-        if self.new_items:
-            rows = [(origin + number, blob) for blob, number in self.new_items.items()]
-            yield Sql("INSERT INTO loopwright_items (place, blob) VALUES (?, ?)", rows, many=True)
-        if self.new_cells:
-            yield Sql(
-                "INSERT INTO loopwright_cells (place, base, prefix, suffix, blob) VALUES (?, ?, ?, ?, ?)",
-                self.new_cells,
-                many=True,
-            )
-        yield Sql(
-            "UPDATE loopwright_threads SET fence = ?, holder = ?, runner = ?, swept = swept + ?, items = ?, cells = ? "
-            "WHERE number = ?",
-            (self.fence, self.holder, self.runner, self.swept - self._swept, self._items, self._cells, self.number),
-        )
 
 
 class _Letter(NamedTuple):
@@ -148,7 +75,8 @@ class Rows:
 
     def __init__(self, codec: Codec, dialect: Dialect, store: str) -> None:
         self.known: Final = Known()
-        self._thread: Final = _THREAD.format(following=dialect.following, lock=dialect.lock)
+        self._thread: Final = THREAD.format(following=dialect.following, life=dialect.life, lock=dialect.lock)
+        self._found: Final = FOUND.format(life=dialect.life)
         self.reader: Final = Reader(codec, self.known, store)
         self._drafts: Final = Drafts(codec, self.known)
 
@@ -157,12 +85,12 @@ class Rows:
     def load(self, thread_id: str, ns: str, checkpoint_id: str | None) -> Deed[Record | None]:
         check_thread_id(thread_id, "load")
         which, params = ("c.id = ?", (id_of(checkpoint_id),)) if checkpoint_id else ("c.number = s.head", ())
-        find = Sql(f"{FOUND} WHERE t.thread_id = ? AND s.ns = ? AND {which}", (thread_id, ns, *params))
+        find = Sql(f"{self._found} WHERE t.thread_id = ? AND s.ns = ? AND {which}", (thread_id, ns, *params))
         return partial(self._load, find, learn=True)
 
     def at(self, number: int) -> Deed[Record | None]:
         """The checkpoint of a number, if it is still there."""
-        return partial(self._load, Sql(f"{FOUND} WHERE c.number = ?", (number,)), learn=False)
+        return partial(self._load, Sql(f"{self._found} WHERE c.number = ?", (number,)), learn=False)
 
     def _load(self, find: Sql, *, learn: bool) -> Work[Record | None]:
         rows = yield find
@@ -211,14 +139,14 @@ class Rows:
     # --- claims -----------------------------------------------------------------
 
     def claim(self, thread_id: str, seen: Record | None, run_id: str) -> Deed[int]:
-        return partial(self._claim, thread_id, None if seen is None else seen.fence, run_id, Tried[int]())
+        return partial(self._claim, thread_id, seen, run_id, Tried[int]())
 
-    def _claim(self, thread_id: str, seen: int | None, run_id: str, tried: Tried[int]) -> Work[int]:
+    def _claim(self, thread_id: str, seen: Record | None, run_id: str, tried: Tried[int]) -> Work[int]:
         thread = yield from self.find(thread_id)
         if thread is not None and tried.last is not None and (thread.holder, thread.runner) == (tried.last, run_id):
             return tried.last
         if seen is not None:
-            if thread is None or thread.fence != seen:
+            if thread is None or thread.fence != seen.fence or not (yield from self._is_stored(thread, seen)):
                 raise changed_meanwhile(thread_id, thread.runner if thread else "")
         else:
             if thread is None:
@@ -231,7 +159,12 @@ class Rows:
         yield from thread.close()
         tried.last = thread.fence
         yield COMMIT
+        self.known.runners.put((thread_id, thread.fence), run_id, 1)
         return thread.fence
+
+    def _is_stored(self, thread: Thread, seen: Record) -> Work[bool]:
+        """A fence may be given out again where a server has lost one; a checkpoint may not."""
+        return (yield from self._checkpoint(thread, seen.ns, id_of(seen.id))) is not None
 
     def find(self, thread_id: str) -> Work[Thread | None]:
         """The row of a thread, to be written to."""
@@ -253,7 +186,7 @@ class Rows:
     def _open(self, thread_id: str, claim: int | None, *, must_exist: bool = False) -> Work[Thread | None]:
         """The thread to write to, if `claim` still counts; one without a claim takes it from whoever has it."""
         thread = yield from self.find(thread_id)
-        if claim is not None and (thread is None or thread.holder != claim):
+        if claim is not None and (thread is None or not self._holds(thread, claim)):
             raise taken_over(thread_id, thread.runner if thread else "")
         if thread is None:
             if must_exist:
@@ -264,6 +197,11 @@ class Rows:
             thread.holder = None
             thread.runner = ""
         return thread
+
+    def _holds(self, thread: Thread, claim: int) -> bool:
+        """Whether it is this very claim, and not another run's of the same number on a server that has lost ours."""
+        runner = self.known.runners.get((thread.thread_id, claim))
+        return thread.holder == claim and runner in (None, thread.runner)
 
     # --- saving -----------------------------------------------------------------
 
@@ -306,7 +244,7 @@ class Rows:
             rows = yield Sql("SELECT body FROM loopwright_checkpoints WHERE space = ? AND id = ?", (space, own))
             if rows == [(letter.tried.last,)]:
                 return
-        cells: dict[str, _Shown] = {}
+        cells: dict[str, Shown] = {}
         lines: dict[Key, Lines] = {}
         for name in record.values:
             last = None if parent is None else parent.cells.get(name)
@@ -380,7 +318,7 @@ class Rows:
         thread = yield from self._open(thread_id, claim, must_exist=True)
         found = None if thread is None else (yield from self._checkpoint(thread, ns, id_of(checkpoint_id)))
         if thread is None or found is None:
-            raise no_such_checkpoint(thread_id, checkpoint_id)
+            raise (no_such_checkpoint if claim is None else lost_checkpoint)(thread_id, checkpoint_id)
         number, body = found
         if tried.last is not None and (yield from _writes_of(number, task_id)) == tried.last:
             return
@@ -404,7 +342,7 @@ class Rows:
 
     # --- numbers ----------------------------------------------------------------
 
-    def _numbered(self, thread: Thread, draft: Messages, last: _Shown | None) -> Work[tuple[bytes, Lines]]:
+    def _numbered(self, thread: Thread, draft: Messages, last: Shown | None) -> Work[tuple[bytes, Lines]]:
         """The content of a cell that shows these messages, and what is then known of them."""
         draft = self._current(thread, draft)
         again: Mapping[bytes, int] = {}
@@ -432,7 +370,7 @@ class Rows:
         """The draft, if the numbers in it are still good; else one without any."""
         return draft if draft.lines is None or draft.lines.mark == thread.mark else self._drafts.anew(draft)
 
-    def _items_again(self, thread: Thread, draft: Messages, last: _Shown) -> Work[dict[bytes, int]]:
+    def _items_again(self, thread: Thread, draft: Messages, last: Shown) -> Work[dict[bytes, int]]:
         """The messages of the last version, as bytes, if the draft has more that are unknown than were added.
 
         It was rebuilt, or somebody else has made it, of the same messages as other objects.
@@ -445,7 +383,7 @@ class Rows:
         items = yield from self.reader.items(thread.mark, ranges.runs())
         return {bytes(blob): number for blob, number in zip(items.of(ranges), ranges, strict=True)}
 
-    def _cell(self, thread: Thread, data: bytes, last: _Shown | None) -> Work[_Shown]:
+    def _cell(self, thread: Thread, data: bytes, last: Shown | None) -> Work[Shown]:
         """A cell that says this: the last one, if it does, or one that a task has written since."""
         before = None if last is None else (yield from self._content(thread, last))
         if last is not None and before is not None and before.data == data:
@@ -455,7 +393,7 @@ class Rows:
             return written
         return thread.cell(data, before, last) if isinstance(last, int) else thread.cell(data, None, None)
 
-    def _entries(self, thread: Thread, entries: list[Written], shown: Mapping[str, _Shown]) -> Work[bytes]:
+    def _entries(self, thread: Thread, entries: list[Written], shown: Mapping[str, Shown]) -> Work[bytes]:
         """What a task has written, as a row holds it. `shown`: the cells of its checkpoint."""
         row: list[tuple[str, str, Any]] = []
         for channel, kind, payload in entries:
@@ -469,7 +407,7 @@ class Rows:
                 row.append((channel, kind, payload))
         return entries_of(row)
 
-    def _near(self, thread: Thread, value: bytes, last: _Shown | None) -> Work[int | None]:
+    def _near(self, thread: Thread, value: bytes, last: Shown | None) -> Work[int | None]:
         """The cell of a written value, if it is much the same as what the channel holds."""
         if len(value) <= SHORT or not isinstance(last, int):
             return None
@@ -481,7 +419,7 @@ class Rows:
         thread.written[data] = cell
         return cell
 
-    def _content(self, thread: Thread, cell: _Shown) -> Work[Content]:
+    def _content(self, thread: Thread, cell: Shown) -> Work[Content]:
         number = _number(cell)
         content = thread.contents.get(number)
         return content or (yield from self.reader.contents(thread.mark, (cell,)))[number]
@@ -495,7 +433,7 @@ class Rows:
             self.known.lines.put(key, value._replace(mark=thread.mark), value.size)
 
 
-def _number(cell: _Shown | None) -> int:
+def _number(cell: Shown | None) -> int:
     """The number of a cell; 0 for none."""
     return cell[0] if isinstance(cell, tuple) else cell or 0
 

@@ -14,13 +14,14 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, cast
 
-from loopwright.errors import ThreadConflictError, UsageError
+from loopwright.errors import SaverError, ThreadConflictError, UsageError
 
 __all__ = [
     "changed_meanwhile",
     "check_prune",
     "check_thread_id",
     "is_older",
+    "lost_checkpoint",
     "no_source",
     "no_such_checkpoint",
     "taken_over",
@@ -48,6 +49,15 @@ def taken_over(thread_id: str, runner: str) -> ThreadConflictError:
 def no_such_checkpoint(thread_id: str, checkpoint_id: str) -> UsageError:
     """For `save_writes`."""
     return UsageError(f"Thread {thread_id!r} has no checkpoint {checkpoint_id!r} that writes could belong to.")
+
+
+def lost_checkpoint(thread_id: str, checkpoint_id: str) -> SaverError:
+    """For `save_writes` with a claim that counts: this run has saved the checkpoint, and it is not there."""
+    return SaverError(
+        f"thread {thread_id!r} has lost the checkpoint {checkpoint_id!r}, which this run had saved. A replica that "
+        "takes over from a server may lack its last commits. What the run has done since is not saved: call it again, "
+        "and it goes on from what is there."
+    )
 
 
 def no_source(thread_id: str) -> UsageError:

@@ -22,7 +22,9 @@ from typing import Any, NoReturn, TypeVar, cast
 
 from loopwright.drive.bridge import Call, awaited, drain, handler_on_thread, turn_away
 from loopwright.drive.guest import Guest, own_error
+from loopwright.drive.leaving import abandon, abandoned_at
 from loopwright.drive.outbox import Ack, Outbox
+from loopwright.drive.owned import Owned
 from loopwright.drive.standing import Counter, Elsewhere, StandingPort
 from loopwright.drive.steps import InContext
 from loopwright.drive.threads import start
@@ -144,7 +146,7 @@ class AioStream(AsyncIterator[Any]):
     to it, and this does so at once unless the clean-up itself has to wait.
     """
 
-    __slots__ = ("_enter", "_failure", "_items", "_live", "_outbox", "_send", "_steps", "_waiting")
+    __slots__ = ("_enter", "_failure", "_items", "_live", "_loop", "_outbox", "_send", "_steps", "_waiting")
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], outbox: Outbox, context: Context) -> None:
         self._steps = _Steps(coroutine, context)
@@ -154,6 +156,8 @@ class AioStream(AsyncIterator[Any]):
         self._live = True
         """Whether the run can be stepped: it has not ended, and waits for nothing."""
         self._waiting = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Where the run has waited for something."""
         self._failure: BaseException | None = None
 
     def __iter__(self) -> NoReturn:
@@ -187,6 +191,7 @@ class AioStream(AsyncIterator[Any]):
     async def _wait(self, yielded: Any) -> bool:
         """The run waits for something of the loop's: until that is there, nobody else may step it."""
         self._live, self._waiting = False, True
+        self._loop = asyncio.get_running_loop()
         try:
             return await _Resumed(self._steps, yielded)
         finally:
@@ -227,39 +232,7 @@ class AioStream(AsyncIterator[Any]):
         self._live = False
         self._outbox.dropped = True
         self._outbox.close()
-        steps = self._steps
-        try:
-            yielded = steps.enter(steps.coroutine.throw, RunCancelled())
-            while yielded is PAUSE:
-                yielded = steps.enter(steps.coroutine.send, None)
-        except (StopIteration, RunCancelled):
-            return
-        _finish_later(steps, yielded, self._outbox.place)
-
-
-_finishing: dict[asyncio.Task[None], Any] = {}
-"""Clean-ups that nobody waits for, and the place of each."""
-
-
-def _finish_later(steps: _Steps, yielded: Any, place: Any) -> None:
-    """The clean-up of an abandoned run has to wait for something: let the loop finish it."""
-
-    async def finish() -> None:
-        try:
-            paused = await _Resumed(steps, yielded)
-            while paused:
-                paused = await steps
-        except RunCancelled:
-            pass
-
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:  # the loop is gone, and with it whatever was waited for
-        steps.coroutine.close()
-        return
-    task = loop.create_task(finish())
-    _finishing[task] = place
-    task.add_done_callback(_finishing.pop)
+        abandon(self._steps, self._loop, self._outbox.place)
 
 
 class _Desk:
@@ -353,7 +326,7 @@ class AioPort(StandingPort):
         if coro is None:
             await self._consume_thread(cast(Callable[[], Iterator[T]], plain), take, timeout_s)
             return
-        source, reading, pausing = coro(), self.reading, pause()
+        source, reading, pausing = Owned(coro()), self.reading, pause()
         try:
             if timeout_s is None:
                 async for item in source:
@@ -368,9 +341,7 @@ class AioPort(StandingPort):
                 raise
             raise own_error(error) from error
         finally:
-            close = getattr(source, "aclose", None)
-            if close is not None:
-                await close()
+            await source.aclose()
 
     async def _consume_until(self, source: AsyncIterator[T], take: Callable[[T], Any], deadline: float) -> None:
         """The deadline counts the model's time and the reader's; only the waiting for the next item is cut short."""
@@ -463,8 +434,7 @@ class AioPort(StandingPort):
         one.result()
 
     async def after_abandoned(self, place: Any) -> None:
-        loop = asyncio.get_running_loop()
-        tasks = [task for task, where in _finishing.items() if where == place and task.get_loop() is loop]
+        tasks = abandoned_at(place)
         if tasks:
             await asyncio.wait(tasks)
 

@@ -74,8 +74,8 @@ class MessageAdded(Event, frozen=True, tag="message_added"):
 class AnswerGrew(Event, frozen=True, tag="answer_grew"):
     name: str
     """The schema that the answer is for."""
-    value: dict[str, Any]
-    """The fields that have come, as plain dicts and lists; longer texts and more items than the last time."""
+    value: Any
+    """What has come, as plain dicts and lists; longer texts and more items than the last time."""
     message_id: str | None
     """The reply that holds it: another one begins anew."""
 

@@ -43,6 +43,8 @@ class Task:
     """The answers it has had, by the id of the question."""
     answered: tuple[Interrupt, ...] = ()
     """The questions that the call of this run has brought an answer to."""
+    heard: frozenset[str] = frozenset()
+    """The questions that were asked in it since it began, by runs inside of it, too."""
     waits = False
     """Whether it has asked before this run, and nothing was answered: it has no reason to run."""
     places: Mapping[int, object] = {}
@@ -79,7 +81,7 @@ class Task:
 
     def begin(self) -> None:
         """Run it once more from its first line: it asks and calls in the same order again."""
-        self._asked, self.places = None, {}
+        self._asked, self.places, self.heard = None, {}, frozenset()
         if self.tally is not None:
             self.tally.begin_again()
 
@@ -109,6 +111,7 @@ class Task:
         number = asked.get(call, 0)
         self._asked = {**asked, call: number + len(values)}
         ids = [question_id(self.id, call, number + at) for at in range(len(values))]
+        self._hear(ids)
         answers = [self.answer_to(id) for id in ids]
         waiting = [at for at, answer in enumerate(answers) if answer is MISSING]
         if waiting:
@@ -117,6 +120,16 @@ class Task:
                 tuple(Interrupt(plain_copy(values[at], "interrupt"), ids[at], response_schema) for at in waiting)
             )
         return answers
+
+    def _hear(self, questions: Sequence[str]) -> None:
+        self.heard = self.heard.union(questions)
+        if self.run.below is not None:
+            self.run.below._hear(questions)
+
+    def has_unheard(self) -> bool:
+        """Whether it has had answers to questions that it has asked before and, since it began again, not yet."""
+        asked = {*self.answers, *(question.id for question in self.interrupts)}
+        return any(self.answer_to(id) is not MISSING for id in asked - self.heard)
 
     def answer_to(self, question: str) -> Any:
         """The answer that this task, or one above it, has had; `MISSING` if there is none."""

@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from typing import Any, NamedTuple
 
 from loopwright.errors import ModelError, ModelTimeoutError
-from loopwright.models.http_clients import Clients, Lane
+from loopwright.models.http_clients import Clients, Lane, is_packed
 from loopwright.models.wire_errors import Peer, from_exception, from_response
 
 __all__ = ["Timeouts", "Wire", "WireHeaders", "WireRequest", "wait_before_retry"]
@@ -106,7 +106,7 @@ class Wire:
             try:
                 response = self._send(lane, request, streamed=True)
                 try:
-                    for piece in response.iter_bytes() if _is_packed(response) else response.iter_raw():
+                    for piece in response.iter_bytes() if is_packed(response) else response.iter_raw():
                         received += len(piece)
                         yield piece
                     return
@@ -163,18 +163,16 @@ class Wire:
             received = 0
             lane = self._own_async or await self._clients.on_loop(request.url)
             try:
-                response = await self._asend(lane, request, streamed=True)
-                chunks = response.aiter_bytes() if _is_packed(response) else response.aiter_raw()
+                answer = await self._clients.reading(await self._asend(lane, request, streamed=True))
                 try:
-                    async for piece in chunks:
+                    async for piece in answer.pieces:
                         received += len(piece)
                         yield piece
                     return
                 except Exception as exc:
                     raise from_exception(request.peer, exc, received) from exc
                 finally:
-                    await chunks.aclose()
-                    await response.aclose()
+                    await answer.aclose()
             except ModelError as error:
                 if received:
                     raise
@@ -278,10 +276,6 @@ async def _aguarded(peer: Peer, read: Callable[[], Awaitable[bytes]]) -> bytes:
 def _may_follow(request: WireRequest) -> bool:
     """A redirect to another host loses the `authorization` header, but would carry any other key along."""
     return "api-key" not in request.headers
-
-
-def _is_packed(response: Any) -> bool:
-    return "content-encoding" in response.headers
 
 
 def _sleep(seconds: float) -> None:

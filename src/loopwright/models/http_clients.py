@@ -7,7 +7,8 @@ Rules:
 - a client is a lane of at most `LANE` connections. A call goes to the first lane with room, a new lane is made when all
   are full: the client looks through all its connections for each call, so that one with a thousand of them costs more
   than all calls together (15 s of CPU for 5,000 calls of 1,000 runs at once, 3 s in lanes);
-- clients are closed with their loop or with the model. In a forked child they are left alone, and new ones made.
+- clients are closed with their loop or with the model, the answers first that are still being read on the loop. In a
+  forked child they are left alone, and new ones made.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import weakref
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
+from loopwright.drive.owned import Owned
 from loopwright.errors import UsageError
 
-__all__ = ["LANE", "Clients", "Lane"]
+__all__ = ["LANE", "Clients", "Lane", "Streamed", "is_packed"]
 
 LANE = 16
 """Connections of one client."""
@@ -45,11 +47,41 @@ class Lane:
             self.busy -= 1
 
 
+class Streamed:
+    """An answer that an event loop reads in pieces. It is closed once, by whoever comes first."""
+
+    __slots__ = ("__weakref__", "_closed", "_response", "pieces")
+
+    def __init__(self, response: Any) -> None:
+        self._response = response
+        self._closed = False
+        self.pieces: Owned[bytes] = Owned(
+            response.aiter_bytes() if is_packed(response) else response.aiter_raw(), deep=True
+        )
+
+    async def aclose(self) -> None:
+        """Hang up, or give the connection back if the answer has been read."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await self._response.aclose()  # then the generators have nothing left to wait for
+        finally:
+            await self.pieces.aclose()
+
+
+def is_packed(response: Any) -> bool:
+    """Whether the bytes of the answer have to be unpacked."""
+    return "content-encoding" in response.headers
+
+
 class _World:
     """The lanes of one event loop, or of all blocking calls."""
 
     def __init__(self) -> None:
         self.lanes: list[Lane] = []
+        self.answers: weakref.WeakSet[Streamed] = weakref.WeakSet()
+        """What is being read on the loop, also through a client of the user's."""
 
     def take(self, make: Callable[[], Any]) -> Lane:
         """The lane for the next call, which has to `leave()` it."""
@@ -70,6 +102,8 @@ class _World:
 
     async def aclose(self) -> None:
         lanes, self.lanes = self.lanes, []
+        for answer in list(self.answers):
+            await answer.aclose()
         for lane in lanes:
             await lane.client.aclose()
 
@@ -93,6 +127,15 @@ class Clients:
 
     async def on_loop(self, url: str) -> Lane:
         """The lane for one call on the running loop."""
+        return (await self._world_here()).take(lambda: _client("AsyncClient", url))
+
+    async def reading(self, response: Any) -> Streamed:
+        """The answer in `response`, which is read on the running loop: when that ends, it hangs up."""
+        answer = Streamed(response)
+        (await self._world_here()).answers.add(answer)
+        return answer
+
+    async def _world_here(self) -> _World:
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -105,7 +148,7 @@ class Clients:
                 alive = {key: one for key, one in self.loops.items() if (old := one[0]()) and not old.is_closed()}
                 found = alive[id(loop)] = (weakref.ref(loop), keeper, world)
                 self.loops = alive
-        return found[2].take(lambda: _client("AsyncClient", url))
+        return found[2]
 
     def close_blocking(self) -> None:
         """Close what blocking calls have opened. They may go on with new connections."""

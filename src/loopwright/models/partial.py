@@ -89,8 +89,16 @@ class GrowingAnswer:
         return index == self._call[1] and not self._over
 
 
-def partial_answer(schema: Any, text: str) -> dict[str, Any] | None:
-    """The sound part of a JSON text that may be cut off anywhere; None if there is none. Never raises."""
+def partial_answer(schema: Any, text: str) -> Any:
+    """The sound part of a JSON text that may be cut off anywhere; None if there is none. Never raises.
+
+    A dictionary; of a schema that is no object, what its value is so far.
+    """
+    found = _partial(schema, text)
+    return found if found is None or schemas.is_object(schema) else found.get(schemas.VALUE)
+
+
+def _partial(schema: Any, text: str) -> dict[str, Any] | None:
     text = _without_open_number(_unfenced(text))
     data = _read(text, "trailing-strings")
     if not isinstance(data, dict):
@@ -180,7 +188,10 @@ def _checker(schema: Any) -> Any:
     """A function that gives the sound part of data, or None; cached, because building it is slow."""
     from pydantic_core import SchemaValidator
 
-    validate = SchemaValidator(_loose(schemas.adapter(schema).core_schema)).validate_python
+    loose = _loose(schemas.core_schema(schema))
+    if not schemas.is_object(schema):
+        loose = _as_value(loose)
+    validate = SchemaValidator(loose).validate_python
 
     def check(data: Any) -> Any:
         try:
@@ -189,6 +200,14 @@ def _checker(schema: Any) -> Any:
             return None
 
     return check
+
+
+def _as_value(loose: Any) -> Any:
+    """The schema of an object that has this under the key of a value."""
+    if loose["type"] == "definitions":
+        return {**loose, "schema": _as_value(loose["schema"])}
+    field = {"type": "typed-dict-field", "required": False, "schema": loose}
+    return {"type": "typed-dict", "fields": {schemas.VALUE: field}}
 
 
 _INSIDE: Final = (

@@ -113,10 +113,10 @@ def structured(
     if description:
         function["description"] = description
     if method == "function_calling":
-        function["parameters"] = schemas.json_schema(schema)
+        function["parameters"] = schemas.answer_schema(schema)
         choice = kwargs.pop("tool_choice", "any")
     elif method == "json_schema":
-        function["schema"] = schemas.json_schema(schema)
+        function["schema"] = schemas.answer_schema(schema)
         choice = None
     elif method == "json_mode":
         return StructuredModel(

@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 
 from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
 
+from loopwright.drive.owned import Owned
 from loopwright.messages import AIMessage, AIMessageChunk, BaseMessage, merge_chunks, message_chunk_to_message
 from loopwright.models.base import BaseChatModel
 from loopwright.models.http import Wire, WireRequest
@@ -128,7 +129,7 @@ class WiredChatModel(BaseChatModel):
     ) -> AsyncGenerator[AIMessageChunk, None]:
         request = self._request(messages, stop, kwargs, streamed=True)
         answer = self._reader(request.peer)
-        pieces = self._connected().apieces(request)
+        pieces = Owned(self._connected().apieces(request))
         try:
             async for piece in pieces:
                 for chunk in answer.feed(piece):

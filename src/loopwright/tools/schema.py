@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Optional, cast
 
 from loopwright.errors import ToolDefinitionError, UsageError
-from loopwright.schema import json_schema, readable
+from loopwright.schema import checked, json_schema, json_text, readable
 from loopwright.tools.parameters import Parameter, Signature
 from loopwright.tools.runtime import Injection, injection_of
 from loopwright.tools.simple import described, fields_of, properties, validator
@@ -101,10 +102,10 @@ class _FromSignature(Arguments):
         if self._fields is not None:
             return validator(self._name, self._fields)
         model = self.model()
-        validate, attributes = model.__pydantic_validator__.validate_python, _attributes(self._visible)
+        compiled, attributes = model.__pydantic_validator__, _attributes(self._visible)
 
         def check(args: Any) -> dict[str, Any]:
-            values = cast("dict[str, Any]", vars(validate(args)))
+            values = cast("dict[str, Any]", vars(checked(compiled, args)))
             return {name: values[attribute] for name, attribute in attributes}
 
         return check
@@ -260,7 +261,8 @@ class _FromModel(Arguments):
         return _ordered(json_schema(_quiet_schema(self.model(), (), self._where)))
 
     def check(self) -> Callable[[Any], dict[str, Any]]:
-        validate = self._model.__pydantic_validator__.validate_python
+        validator = self._model.__pydantic_validator__
+        validate = self._merged(validator) if self.merges else partial(checked, validator)
         fields, open_ended = tuple(self._model.model_fields), self.open_ended
 
         def check(args: Any) -> dict[str, Any]:
@@ -272,9 +274,30 @@ class _FromModel(Arguments):
 
         return check
 
+    def _merged(self, validator: Any) -> Callable[[Any], Any]:
+        """As `checked`, where the values of the program, which JSON does not have, stand among those of the model."""
+        from pydantic import ValidationError
+
+        def validate(args: dict[str, Any]) -> Any:
+            try:
+                return validator.validate_python(args)
+            except ValidationError:
+                sent = {name: value for name, value in args.items() if name not in self._hidden}
+                text = json_text(sent)
+                if text is None:
+                    raise
+            shown = self._shown(self._model.model_config)
+            read = shown.model_validate_json(text)
+            values = {info.alias or field: getattr(read, field) for field, info in shown.model_fields.items()}
+            return validator.validate_python({**args, **{name: values[name] for name in sent if name in values}})
+
+        return validate
+
     def model(self) -> type[BaseModel]:
-        if not self._hidden:
-            return self._model
+        return self._shown(None) if self._hidden else self._model
+
+    def _shown(self, config: Any) -> type[BaseModel]:
+        """A model of what the model may send."""
         from pydantic import create_model
 
         shown: dict[str, Any] = {
@@ -282,7 +305,7 @@ class _FromModel(Arguments):
             for field, info in self._model.model_fields.items()
             if field not in self._hidden
         }
-        return create_model(self._model.__name__, **shown)
+        return create_model(self._model.__name__, __config__=config, **shown)
 
 
 def _field_injection(info: Any) -> Injection | None:

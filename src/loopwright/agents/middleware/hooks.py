@@ -98,12 +98,15 @@ class Hooks:
             found = [hook for each in middleware if (hook := _hook(each, kind)) is not None]
             setattr(self, kind, tuple(reversed(found) if kind.startswith("after_") else found))
 
-    def check_tools(self, names: Sequence[str]) -> None:
-        """Show the names of the agent's tools to the middlewares that want to see them."""
+    def check_tools(self, names: Sequence[str], answers: Sequence[str]) -> None:
+        """Show the names of the agent's tools, and of its answer tools, to the middlewares that want to see them."""
         for each in self.middleware:
+            check = _overridden(each, "check_answers")
+            if check is not None:
+                check(answers)
             check = _overridden(each, "check_tools")
             if check is not None:
-                check(names, complete=all(hook.middleware is each for hook in self.wrap_tool_call))
+                check([*names, *answers], complete=all(hook.middleware is each for hook in self.wrap_tool_call))
 
 
 def collect_hooks(middleware: Sequence[_Middleware]) -> Hooks:

@@ -5,6 +5,8 @@ decides is written into the reply before anything runs, so that the history, the
 the same call. Rules:
 
 - a call that is rejected, or answered by the person, has its result at once and never runs; its siblings do run;
+- only what a tool would do is reviewed. A structured answer is the run's answer as soon as it is given, and a person
+  would be asked and not heard: its name in `interrupt_on` is an error;
 - an edit is checked against the tool's own schema, and every answer for its form, before it is accepted: a wrong one is
   an `InvalidAnswerError` for whoever gave it, and the question stays open.
 """
@@ -156,6 +158,12 @@ class HumanInTheLoopMiddleware(AgentMiddleware[Any, Any, Any]):
             if name not in names:
                 self._refuse_slip(name, names, complete)
 
+    def check_answers(self, names: Sequence[str]) -> None:
+        """Refuse a review of the answer."""
+        for name in self.interrupt_on:
+            if name in names:
+                raise _unreviewable(name)
+
     def _refuse_slip(self, name: str, names: Sequence[str], complete: bool) -> None:
         from difflib import get_close_matches
 
@@ -174,6 +182,10 @@ class HumanInTheLoopMiddleware(AgentMiddleware[Any, Any, Any]):
         gated = [at for at, call in enumerate(reply.tool_calls) if self._needs_review(call, state, runtime)]
         if not gated:
             return None
+        done = {message.tool_call_id for message in state["messages"] if isinstance(message, ToolMessage)}
+        for call in (reply.tool_calls[at] for at in gated):
+            if call["id"] in done and call["name"] not in _tools():  # an answer tool that a hook has brought
+                raise _unreviewable(call["name"])
         decisions = self._decided([reply.tool_calls[at] for at in gated], state, runtime)
         return self._carried_out(reply, dict(zip(gated, decisions, strict=True)))
 
@@ -271,6 +283,14 @@ def _by_name(given: Any) -> Mapping[str, bool | InterruptOnConfig]:
     raise UsageError(
         f"interrupt_on={shown} is a {kind}: it takes tool names with what may be decided, "
         f"or a list of names. Write interrupt_on={example}."
+    )
+
+
+def _unreviewable(name: str) -> UsageError:
+    return UsageError(
+        f"interrupt_on names {name!r}, which is the form of the answer (response_format) and no tool that runs: when a "
+        "person is asked, it is the run's answer already. Give the agent a tool that takes the same arguments, with "
+        "return_direct=True, and review that one; or ask in a graph around the agent, once it has answered."
     )
 
 

@@ -318,6 +318,9 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         some that nobody knows yet.
         """
 
+    def check_answers(self, names: Sequence[str]) -> None:
+        """The same for the names of structured answers, whose calls no tool runs: they are what the run answers."""
+
     def before_agent(self, state: StateT, runtime: Runtime[ContextT]) -> HookResult | Awaitable[HookResult]:
         """Once per call of the agent, before the loop."""
 

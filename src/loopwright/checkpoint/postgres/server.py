@@ -79,7 +79,8 @@ class Server:
     def read(self, deed: Deed[T]) -> T:
         return self._run(deed, READING)
 
-    def write(self, deed: Deed[T]) -> T:
+    def write(self, deed: Deed[T], *, erases: bool = False) -> T:
+        """The server's own vacuum does away with removed rows."""
         return self._run(deed, WRITING)
 
     def setup(self, given_up: threading.Event | None = None) -> None:
@@ -148,7 +149,7 @@ class Server:
     async def aread(self, deed: Deed[T]) -> T:
         return await self._elsewhere(partial(self._run, deed, READING))
 
-    async def awrite(self, deed: Deed[T]) -> T:
+    async def awrite(self, deed: Deed[T], *, erases: bool = False) -> T:
         return await self._elsewhere(partial(self._run, deed, WRITING))
 
     async def asetup(self) -> None:

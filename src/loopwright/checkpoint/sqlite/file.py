@@ -24,11 +24,11 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, TypeVar, cast
 
-from loopwright.checkpoint.sql import COMMIT, SCHEMA_VERSION, SQLITE, Deed, Work, prepare
+from loopwright.checkpoint.sql import COMMIT, SCHEMA_VERSION, SQLITE, Deed, Work, nothing, prepare
 from loopwright.checkpoint.sqlite.errors import is_busy, is_passing, told
 from loopwright.errors import SaverError
 
-__all__ = ["MEMORY", "SCRUB", "VACUUM", "File"]
+__all__ = ["MEMORY", "File"]
 
 T = TypeVar("T")
 
@@ -43,9 +43,9 @@ _PAUSE: Final = 0.004
 _SHUTDOWN: Final = 5.0
 """Seconds that closing waits for works that are under way."""
 
-SCRUB: Final = 1
+_SCRUB: Final = 1
 """Of a work: it removes what shall not be found in the file any more."""
-VACUUM: Final = 2
+_VACUUM: Final = 2
 """The same, however large the file is."""
 _SMALL: Final = 64 << 20
 """Bytes of a file that is written anew whenever a thread is deleted: that takes well under a second."""
@@ -182,13 +182,21 @@ class File:
 
     # --- running works ----------------------------------------------------------
 
-    def write(self, deed: Deed[T], *, scrub: int = 0) -> T:
+    def write(self, deed: Deed[T], *, erases: bool = False) -> T:
         """Run a work that writes; returns when what it wrote is on disk."""
-        return _Job(deed, scrub).wait(self._start_writing)
+        return _Job(deed, _SCRUB if erases else 0).wait(self._start_writing)
 
-    async def awrite(self, deed: Deed[T], *, scrub: int = 0) -> T:
+    async def awrite(self, deed: Deed[T], *, erases: bool = False) -> T:
         """The same, for asyncio."""
-        return await _Job(deed, scrub).awaited(self._start_writing)
+        return await _Job(deed, _SCRUB if erases else 0).awaited(self._start_writing)
+
+    def vacuum(self) -> None:
+        """Write the file anew."""
+        _Job(nothing, _VACUUM).wait(self._start_writing)
+
+    async def avacuum(self) -> None:
+        """The same, for asyncio."""
+        await _Job(nothing, _VACUUM).awaited(self._start_writing)
 
     def read(self, deed: Deed[T]) -> T:
         """Run a work that reads, in one snapshot."""
@@ -362,7 +370,7 @@ class File:
         for job, error in failed:
             job.settle(None, self._translated(error))
         for job, value in done:
-            if job.scrub == VACUUM and trouble is not None:
+            if job.scrub == _VACUUM and trouble is not None:
                 job.settle(None, self._translated(trouble))
             else:
                 _finish(job, value)
@@ -385,13 +393,13 @@ class File:
         """Leave no bytes of what was deleted; returns what went wrong.
 
         SQLite writes zeros over deleted rows, but its pages may hold copies from when rows moved: only to write the
-        file anew is sure. In a large file that is left to `VACUUM`. What was deleted also stands in the log, until that
+        file anew is sure. In a large file that is left to `vacuum`. What was deleted also stands in the log, until that
         is emptied; while another process reads from it, that is left for the next write.
         """
         if self.path == MEMORY:
             return None
         try:
-            if scrub == VACUUM or (scrub and Path(self.path).stat().st_size <= _SMALL):
+            if scrub == _VACUUM or (scrub and Path(self.path).stat().st_size <= _SMALL):
                 self._patiently(connection, "VACUUM")
             self._unscrubbed = True
             for _ in range(_TRIES if scrub else 1):

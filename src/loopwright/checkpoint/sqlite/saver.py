@@ -6,15 +6,13 @@ import os
 import re
 import sqlite3
 import weakref
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
-from loopwright.checkpoint.base import Strategy
 from loopwright.checkpoint.database import DatabaseSaver, Done
 from loopwright.checkpoint.sql import SQLITE, nothing
-from loopwright.checkpoint.sqlite.file import MEMORY, SCRUB, VACUUM, File
+from loopwright.checkpoint.sqlite.file import MEMORY, File
 from loopwright.errors import SaverError, UsageError
 
 __all__ = ["AsyncSqliteSaver", "SqliteSaver"]
@@ -31,6 +29,9 @@ class SqliteSaver(DatabaseSaver):
     file. `types` are classes that states may hold beside those that the agent declares. `synchronous="full"` waits
     for the disk at every commit, so that not even a power cut loses one; `"normal"` survives the death of the
     process. `timeout` is how many seconds another program may keep the file locked before a call gives up.
+
+    Of a deleted thread no row is left, and in a file of up to 64 MB none of its bytes either. In a larger one SQLite's
+    pages may hold copies of some of them until `vacuum` is called.
 
     Several savers and processes may use one file at once. Use it as a context manager, plain or async, or `close`
     it; one that is never closed has lost nothing. Raises `SaverError`, naming the file and the remedy.
@@ -77,54 +78,13 @@ class SqliteSaver(DatabaseSaver):
         self._file.close()
         self._rows.known.forget()  # another process may have put another file there by the time it is used again
 
-    # --- whole threads ----------------------------------------------------------
-
-    def delete_thread(self, thread_id: str) -> None:
-        """Forget a thread. None of its rows is left.
-
-        In a file of up to 64 MB none of its bytes is left either. In a larger one, SQLite's pages may hold copies of
-        some of them until `vacuum` is called: that writes the file anew.
-        """
-        self._file.write(self._keeping.delete(thread_id), scrub=SCRUB)
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        await self._file.awrite(self._keeping.delete(thread_id), scrub=SCRUB)
-
-    def prune(
-        self,
-        thread_ids: Sequence[str],
-        *,
-        strategy: Strategy = "keep_latest",
-        keep: int = 1,
-        older_than: datetime | None = None,
-    ) -> int:
-        deeds = self._keeping.prune(thread_ids, strategy, keep, older_than)
-        removed = sum(self._file.write(deed) for deed in deeds)
-        if strategy == "delete":
-            self._file.write(nothing, scrub=SCRUB)
-        return removed
-
-    async def aprune(
-        self,
-        thread_ids: Sequence[str],
-        *,
-        strategy: Strategy = "keep_latest",
-        keep: int = 1,
-        older_than: datetime | None = None,
-    ) -> int:
-        deeds = self._keeping.prune(thread_ids, strategy, keep, older_than)
-        removed = sum([await self._file.awrite(deed) for deed in deeds])
-        if strategy == "delete":
-            await self._file.awrite(nothing, scrub=SCRUB)
-        return removed
-
     def vacuum(self) -> None:
         """Write the file anew: it shrinks, and no bytes of what was deleted are left. Needs its size again on disk."""
-        self._file.write(nothing, scrub=VACUUM)
+        self._file.vacuum()
 
     async def avacuum(self) -> None:
         """The same, for asyncio."""
-        await self._file.awrite(nothing, scrub=VACUUM)
+        await self._file.avacuum()
 
 
 AsyncSqliteSaver = SqliteSaver
