@@ -18,7 +18,6 @@ from loopwright.checkpoint.codec import Codec
 from loopwright.checkpoint.drafts import CELL, MESSAGE, VALUE, Draft, Drafts, Key, Messages, Written, entries_of
 from loopwright.checkpoint.known import Known, Lines, Step
 from loopwright.checkpoint.layout import (
-    NUMBER_BITS,
     SHORT,
     TASK_BITS,
     Body,
