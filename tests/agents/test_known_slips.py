@@ -68,7 +68,7 @@ def test_a_review_of_a_tool_that_is_not_there() -> None:
 
 
 def test_a_review_of_the_answer() -> None:
-    with pytest.raises(UsageError, match="names 'Place', which is the form of the answer.*return_direct=True"):
+    with pytest.raises(UsageError, match=r"names 'Place', which is the form of the answer.*return_direct=True"):
         create_agent(ScriptedModel(), middleware=[HumanInTheLoopMiddleware({"Place": True})], response_format=Place)
 
 
