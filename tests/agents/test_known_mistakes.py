@@ -488,6 +488,8 @@ ROWS: dict[str, Callable[..., Any]] = {
     "`middleware=Counter()`": test_what_is_no_middleware,
     "`middleware=[function]`": test_what_is_no_middleware,
     '`interrupt_on={"lok": True}`, with a tool `look`': slips.test_a_review_of_a_tool_that_is_not_there,
+    '`interrupt_on={"Place": True}` with `response_format=Place`': slips.test_a_review_of_the_answer,
+    "a tool renamed while its question waits": slips.test_a_tool_that_was_renamed_while_its_question_waits,
     '`interrupt_on="look"`': slips.test_one_name_where_reviews_are_meant,
     '`tools=look`, `tools="look"`': slips.test_one_tool_where_a_list_is_meant,
     '`limits={"model_calls": 2}`, `limits=5`': slips.test_limits_that_are_none,

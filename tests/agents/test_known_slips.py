@@ -5,19 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from loopwright.agents import Limits, create_agent
 from loopwright.agents.middleware import HumanInTheLoopMiddleware
 from loopwright.checkpoint.memory import InMemorySaver
 from loopwright.errors import EmptyInputError, UsageError
 from loopwright.testing import ScriptedModel, call
-from loopwright.types import Command
+from loopwright.tools import tool
+from loopwright.types import Command, interrupt
 from tests.agents.worlds import World, both_worlds, invoke, thread
 
 
 def look(place: str) -> str:
     """Look at a place."""
     return place
+
+
+def ask() -> str:
+    """Ask a person."""
+    return interrupt("sure?")
+
+
+class Place(BaseModel):
+    city: str
 
 
 def model() -> ScriptedModel:
@@ -54,6 +65,23 @@ def test_a_mode_by_position_is_no_config() -> None:
 def test_a_review_of_a_tool_that_is_not_there() -> None:
     with pytest.raises(UsageError, match=r"interrupt_on names 'lok', .*; its tools are 'look'\. Did you mean 'look'\?"):
         create_agent(ScriptedModel(), [look], middleware=[HumanInTheLoopMiddleware({"lok": True})])
+
+
+def test_a_review_of_the_answer() -> None:
+    with pytest.raises(UsageError, match=r"names 'Place', which is the form of the answer.*return_direct=True"):
+        create_agent(ScriptedModel(), middleware=[HumanInTheLoopMiddleware({"Place": True})], response_format=Place)
+
+
+@both_worlds
+def test_a_tool_that_was_renamed_while_its_question_waits(world: World) -> None:
+    def agent(name: str, *answers: Any) -> Any:
+        return create_agent(ScriptedModel(*answers), [tool(name)(ask)], checkpointer=saver)
+
+    saver = InMemorySaver()
+    invoke(agent("ask", call("ask")), world, config=thread())
+    with pytest.raises(UsageError, match="tool 'ask', which has asked"):
+        invoke(agent("question"), world, Command(resume="yes"), thread())
+    assert invoke(agent("ask", "done"), world, None, thread())["messages"][-2].text == "yes"
 
 
 def test_one_name_where_reviews_are_meant() -> None:
