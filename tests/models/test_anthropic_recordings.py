@@ -20,7 +20,7 @@ from loopwright.models.wire_errors import Peer, from_response
 from tests.models.loopback import Answer, Loopback, Request
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "recordings"
-PEER = Peer("recorded", "http://127.0.0.1/v1")
+PEER = Peer("anthropic", "http://127.0.0.1")
 
 
 def lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -61,6 +61,8 @@ _EMPTY_ACCOUNT = frozenset(
         "1113",  # Zhipu: account in arrears
     }
 )
+_PASSING = frozenset({"api_error", "overloaded_error", "rate_limit_error", "server_error", "timeout_error"})
+"""Codes of what may pass, for errors that come without a status."""
 _CONTEXT_CODES = frozenset({"context_length_exceeded", "string_above_max_length", "model_context_window_exceeded"})
 _CONTEXT_SENTENCES = (
     "context length",
@@ -159,7 +161,7 @@ def error_in_stream(peer: Peer, value: Any) -> StreamError:
     """An error event inside a stream that had begun. What was received before it has been handed on."""
     sentence, code, inner = _read(value)
     sentence = peer.clean(sentence) or "an error without a reason"
-    retryable = _by_status(inner, code, sentence).retryable if inner else False
+    retryable = _by_status(inner, code, sentence).retryable if inner else code in _PASSING
     return StreamError(
         f"{peer.label} reported an error inside the stream: {sentence}",
         status_code=inner or None,

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from loopwright.errors import UsageError
-from loopwright.messages.standard import standard_block
+from loopwright.messages.standard import STANDARD_TYPES, standard_block
 
 __all__ = ["content_parts"]
 
@@ -68,9 +68,9 @@ def _part(found: Any) -> dict[str, Any] | None:
     if kind in ("audio", "video"):
         raise UsageError(f"Claude takes no {kind}: leave the block out, or send its words as text")
     if kind == "non_standard":
-        value = standard.get("value")
-        is_block = isinstance(value, dict) and isinstance(cast("dict[str, Any]", value).get("type"), str)
-        return dict(cast("dict[str, Any]", value)) if is_block else None
+        value = cast("dict[str, Any]", standard.get("value") if isinstance(standard.get("value"), dict) else {})
+        named = value.get("type")
+        return dict(value) if isinstance(named, str) and named not in STANDARD_TYPES else None
     return None
 
 
