@@ -296,6 +296,56 @@ def test_later_system_messages_by_what_the_model_takes():
     assert body_of(made(model="claude-opus-4-8"), *history)["messages"][1] == {"role": "system", "content": [text("b")]}
 
 
+def test_the_content_in_the_standard_form():
+    """`output_version="v1"`, streamed and not, and it goes back as it came."""
+    thought = {"type": "thinking", "thinking": "hm", "signature": "abc"}
+    pieces = [
+        BEGIN,
+        start(0, "thinking", thinking="", signature=""),
+        delta(0, "thinking_delta", thinking="hm"),
+        delta(0, "signature_delta", signature="abc"),
+        start(1, "text", text=""),
+        delta(1, "text_delta", text="4"),
+        END,
+    ]
+    with Loopback(Answer(body=answer(thought, text("4"))), Answer(pieces=pieces)) as server:
+        model = model_at(server, output_version="v1")
+        plain, streamed = model.invoke("hi"), model.model_copy(update={"streaming": True}).invoke("hi")
+        model.close()
+    assert plain.content == [{"type": "reasoning", "reasoning": "hm", "extras": {"signature": "abc"}}, text("4")]
+    assert streamed.content == plain.content
+    assert body_of(model, HumanMessage("hi"), plain, HumanMessage("b"))["messages"][1]["content"] == [
+        thought,
+        text("4"),
+    ]
+
+
+async def test_a_function_that_authorises_each_request():
+    seen: list[Any] = []
+
+    def auth(method: str, url: str, headers: dict[str, str], body: bytes) -> dict[str, str]:
+        seen.append((method, url, headers["content-type"], json.loads(body)["stream"] if b"stream" in body else False))
+        return {"authorization": f"Bearer token-number-{len(seen)}"}
+
+    refused = Answer(401, failed("authentication_error", "no token-number-3"))
+    with Loopback(Answer(body=answer(text("hello"))), Answer(pieces=WORDS), refused) as server:
+        model = ChatAnthropic(model=MODEL, base_url=f"http://127.0.0.1:{server.port}", auth=auth)
+        assert model.invoke("hi").content == "hello"
+        assert [chunk.content async for chunk in model.astream("hi")] == ["Hel", "lo", ""]
+        with pytest.raises(errors.AuthenticationError) as caught:
+            await model.ainvoke("hi")
+        await model.aclose()
+        model.close()
+        tokens = [request.headers["authorization"] for request in server.requests]
+    url = f"{model.base_url}/v1/messages"
+    assert seen[:2] == [("POST", url, "application/json", False), ("POST", url, "application/json", True)]
+    assert tokens == [f"Bearer token-number-{number}" for number in (1, 2, 3)]
+    assert "x-api-key" not in server.requests[0].headers
+    assert "token-number" not in repr(model)
+    assert "token-number" not in f"{caught.value} {caught.value.body}"
+    assert made(api_key=None, auth=auth).api_key is None
+
+
 # -- making one -----------------------------------------------------------------------------------------------------
 
 

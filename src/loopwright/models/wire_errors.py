@@ -61,7 +61,18 @@ _EMPTY_ACCOUNT = frozenset(
         "1113",  # Zhipu: account in arrears
     }
 )
-_PASSING = frozenset({"api_error", "overloaded_error", "rate_limit_error", "server_error", "timeout_error"})
+_PASSING = frozenset(
+    {
+        "api_error",
+        "overloaded_error",
+        "rate_limit_error",
+        "server_error",
+        "timeout_error",
+        "internalServerException",  # Bedrock
+        "serviceUnavailableException",
+        "throttlingException",
+    }
+)
 """Codes of what may pass, for errors that come without a status."""
 _CONTEXT_CODES = frozenset({"context_length_exceeded", "string_above_max_length", "model_context_window_exceeded"})
 _CONTEXT_SENTENCES = (
@@ -99,7 +110,14 @@ class Peer:
         self.label = label or provider
         self.url = public_url(url)
         self.key_hint = key_hint
-        self._secrets = [secret for secret in secrets if secret and len(secret) > 5]
+        self._secrets: list[str] = []
+        self.hide(secrets)
+
+    def hide(self, secrets: Iterable[str | None]) -> None:
+        """Never show these either, with "Bearer" before them or not; those too short to be told from words stay."""
+        for secret in secrets:
+            both = dict.fromkeys((secret or "", (secret or "").removeprefix("Bearer ")))
+            self._secrets += [one for one in both if len(one) > 5]
 
     def clean(self, text: str) -> str:
         """`text` without the key and the values of the user's own headers."""

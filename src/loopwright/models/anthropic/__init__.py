@@ -1,8 +1,8 @@
 """Anthropic's Messages: Claude at Anthropic, at a server that speaks the same, and behind Amazon Bedrock.
 
 `request` is what goes out (with `parts`, `tools`, `caching` and `schemas`), `response` a whole answer that comes in,
-`stream` an answer that comes in pieces, `profiles` what is known about the models, `model` the class that users make.
-All but the last are plain functions on plain data: no sockets.
+`stream` an answer that comes in pieces, `profiles` what is known about the models, `model` and `bedrock` the classes
+that users make. All but these are plain functions on plain data: no sockets.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from loopwright.models.anthropic.bedrock import ChatAnthropicBedrock
     from loopwright.models.anthropic.model import ChatAnthropic
 
-__all__ = ["ChatAnthropic"]
+__all__ = ["ChatAnthropic", "ChatAnthropicBedrock"]
 
-_LAZY = {"ChatAnthropic": "model"}
+_LAZY = {"ChatAnthropic": "model", "ChatAnthropicBedrock": "bedrock"}
 
 
 def __getattr__(name: str) -> Any:

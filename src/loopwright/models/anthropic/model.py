@@ -28,7 +28,7 @@ from loopwright.models.http import WireHeaders, WireRequest
 from loopwright.models.like import ModelLike
 from loopwright.models.wire_errors import Peer
 from loopwright.models.wire_json import dumps
-from loopwright.models.wired import WiredChatModel
+from loopwright.models.wired import Reader, WiredChatModel
 
 __all__ = ["ChatAnthropic"]
 
@@ -101,7 +101,7 @@ class ChatAnthropic(WiredChatModel):
     def _parse(self, body: bytes, peer: Peer) -> Sequence[AIMessage]:
         return parse_response(body, peer)
 
-    def _reader(self, peer: Peer) -> MessageStream:
+    def _reader(self, peer: Peer) -> Reader:
         return MessageStream(peer)
 
     def _request(

@@ -20,13 +20,13 @@ from loopwright.models.anthropic.caching import cache_mark
 from loopwright.models.anthropic.profiles import profile_of
 from loopwright.models.settings import first_env, given_key, no_key, settle_names, sound_key, with_query
 
-__all__ = ["BASE_URL", "KEY_ENV", "betas_of", "endpoint", "settle"]
+__all__ = ["BASE_URL", "KEY_ENV", "SPELLINGS", "betas_of", "endpoint", "settle"]
 
 BASE_URL: Final = "https://api.anthropic.com"
 KEY_ENV: Final = ("ANTHROPIC_API_KEY",)
 _URL_ENV: Final = ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_URL")
 
-_SPELLINGS: Final = {
+SPELLINGS: Final = {
     "model_name": "model",
     "anthropic_api_key": "api_key",
     "anthropic_api_url": "base_url",
@@ -54,7 +54,7 @@ _BETAS: Final = {
 
 def settle(cls: Any, fields: dict[str, Any]) -> dict[str, Any]:
     """The fields as they are kept: address and key found. Raises `UsageError`."""
-    settle_names(cls, fields, _SPELLINGS)
+    settle_names(cls, fields, SPELLINGS)
     if not fields.get("model"):
         raise UsageError(f'{cls.__name__} needs the name of a model: {cls.__name__}(model="claude-sonnet-4-5")')
     given_url = fields.get("base_url") or ""
@@ -83,7 +83,7 @@ def _key(cls: str, url: str, fields: Mapping[str, Any], *, trusted: bool) -> Any
         return SecretStr(sound_key(found))
     headers: Mapping[str, str] = fields.get("default_headers") or {}
     has_own = any(name.lower() in ("x-api-key", "authorization") for name in headers)
-    if not has_own and not url.startswith("http://"):
+    if not has_own and fields.get("auth") is None and not url.startswith("http://"):
         raise no_key(cls, "anthropic", KEY_ENV)
     return None
 
