@@ -226,6 +226,9 @@ def test_blocks_of_which_nobody_says_who_sent_them():
     own = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
     foreign = {"type": "web_search_call", "id": "ws_1"}
     assert back(own, foreign, provider=None) == [own]
+    call = {"type": "server_tool_call", "id": "srvtoolu_1", "name": "web_search", "args": {}}
+    sent = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+    assert back(call, {**call, "id": "ws_1"}, provider=None) == [sent]
     assert back(own, foreign, provider="bedrock") == [own, foreign]
 
 

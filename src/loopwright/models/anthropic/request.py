@@ -2,8 +2,8 @@
 
 Rules:
 
-- nothing of the caller's is changed, and a message is always sent in the same way: each turn of a conversation begins
-  with the bytes of the one before, which is what the provider's cache goes by;
+- nothing of the caller's is changed, and a message that an answer has followed is always sent in the same way: each
+  request of a conversation begins with the bytes of the one before, which is what the provider's cache goes by;
 - system messages before all others are the prompt. A later one stands at the end of the user's turn beside it where the
   model takes that, else it joins the prompt;
 - messages of one role that follow each other are one turn; the results of calls come first in theirs;
@@ -27,6 +27,8 @@ __all__ = ["PROVIDERS", "wire_messages"]
 
 PROVIDERS: Final = frozenset({"anthropic", "bedrock", "anthropic-bedrock"})
 """Whose answers are Claude's: their signatures are good at each other's."""
+_SERVER_IDS: Final = ("srvtoolu_", "mcptoolu_")
+"""How the ids of calls begin that Anthropic runs itself."""
 _ROLES: Final = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant", "system": "system"}
 
 _Block = dict[str, Any]
@@ -73,12 +75,9 @@ def wire_messages(
             turns[-1].blocks += _assistant(message, answered)
         else:
             turns[-1].blocks += content_parts(message.content)
-    for turn in turns:
-        if turn.system and not turn.blocks and not turn.results:
-            prompt += turn.system
-            turn.system = []
-            turns = [other for other in turns if other is not turn]
-    return _short(prompt), _sent(turns)
+    lonely = [turn for turn in turns if turn.system and not (turn.results or turn.blocks)]
+    prompt += [block for turn in lonely for block in turn.system]
+    return _short(prompt), _sent([turn for turn in turns if turn not in lonely])
 
 
 def _role(message: BaseMessage) -> str:
@@ -190,6 +189,8 @@ def _said(block: _Block, provider: str | None) -> _Block | None:
         thought = {"type": "thinking", "thinking": block.get("thinking") or "", "signature": signature}
         return thought if signature else None
     if kind == "server_tool_call":
+        if provider is None and not str(block.get("id")).startswith(_SERVER_IDS):
+            return None
         kind = "mcp_tool_use" if "server_name" in extras else "server_tool_use"
         return {"type": kind, "id": block.get("id"), "name": block.get("name"), "input": block.get("args"), **extras}
     if kind == "server_tool_result":
