@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from loopwright import errors
-from loopwright.messages import AIMessage, AIMessageChunk, merge_chunks, message_chunk_to_message
+from loopwright.messages import AIMessage, AIMessageChunk, HumanMessage, merge_chunks, message_chunk_to_message
+from loopwright.models.anthropic.request import wire_messages
 from loopwright.models.anthropic.response import parse_response
 from loopwright.models.anthropic.stream import MessageStream
 from loopwright.models.wire_errors import Peer
@@ -176,6 +177,19 @@ def test_a_server_that_sends_the_input_with_the_beginning():
     assert message.tool_calls[0]["args"] == {"a": 1}
 
 
+def test_an_input_that_is_no_json_is_kept_as_text():
+    """A tool that the provider runs, cut off by the limit of tokens."""
+    message = whole(
+        start(0, "server_tool_use", id="srvtoolu_1", name="web_search", input={}),
+        delta(0, "input_json_delta", partial_json='{"query": "x'),
+    )
+    [block] = message.content
+    assert isinstance(block, dict)
+    assert block["input"] == '{"query": "x'
+    _, turns = wire_messages([HumanMessage("hi"), message, HumanMessage("go on")])
+    assert [turn["role"] for turn in turns] == ["user"]
+
+
 def test_blocks_that_nobody_began():
     message = whole(delta(0, "thinking_delta", thinking="hm"), delta(1, "text_delta", text="hi"))
     assert message.content == [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "hi"}]
@@ -230,7 +244,8 @@ def test_halves_of_a_character():
 
 def test_a_json_answer_to_a_request_for_a_stream():
     body = {"type": "message", "content": [{"type": "text", "text": "hi"}], "stop_reason": "end_turn"}
-    [chunk] = read(b"\n", json.dumps(body).encode())
+    text = json.dumps(body).encode()
+    [chunk] = read(b"\n", text[:9], text[9:])
     assert (chunk.content, chunk.chunk_position) == ("hi", "last")
     with pytest.raises(errors.BadRequestError, match="no"):
         read(b'{"type": "error", "error": {"type": "invalid_request_error", "message": "no"}}')

@@ -197,6 +197,8 @@ def _said(block: _Block, provider: str | None) -> _Block | None:
         return _server_result(block, extras)
     if provider is None and not _is_claudes(str(kind)):
         return None
+    if str(kind).endswith("_tool_use") and not isinstance(block.get("input"), dict):
+        return None  # cut off by the limit of tokens, and so without a result
     return {key: value for key, value in block.items() if key != "index"}
 
 
