@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from loopwright.models import __getattr__  # noqa: F401  # this module's own: it finds the names below
 
 if TYPE_CHECKING:
+    from loopwright.models.anthropic.bedrock import ChatAnthropicBedrock
+    from loopwright.models.anthropic.model import ChatAnthropic
     from loopwright.models.base import BaseChatModel
     from loopwright.models.cache import InMemoryCache
     from loopwright.models.catalogue import init_chat_model
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BaseChatModel",
     "BaseRateLimiter",
+    "ChatAnthropic",
+    "ChatAnthropicBedrock",
     "ChatOpenAI",
     "InMemoryCache",
     "InMemoryRateLimiter",

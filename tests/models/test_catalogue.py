@@ -7,7 +7,7 @@ import pytest
 from loopwright.errors import UsageError
 from loopwright.models.catalogue import find_key, infer_provider, init_chat_model, provider_named, split_name
 from loopwright.models.openai_chat import ChatOpenAI
-from loopwright.models.providers import ALIASES, ELSEWHERE, PROVIDERS, Provider, provider_at
+from loopwright.models.providers import ALIASES, ELSEWHERE, FORMATS, PROVIDERS, Provider, provider_at
 
 KEY = "sk-test-123456"
 
@@ -117,12 +117,25 @@ def test_a_provider_that_nobody_knows():
 
 
 def test_providers_of_another_format_say_what_to_take():
-    words = wrong("anthropic:claude-sonnet-4-5", api_key=KEY)
-    assert 'init_chat_model("openrouter:anthropic/claude-sonnet-4.5")' in words
-    assert 'base_url="https://api.anthropic.com/v1/"' in words
+    words = wrong("google_genai:gemini-2.5-pro", api_key=KEY)
+    assert 'init_chat_model("openrouter:google/gemini-2.5-flash")' in words
     assert "generativelanguage.googleapis.com" in wrong("google_genai:gemini-2.5-pro")
     assert "base_url" not in wrong("bedrock:x")
-    assert "'anthropic' is not spoken to directly" in wrong("claude-sonnet-4-5")
+    assert "'google' is not spoken to directly" in wrong("gemini-2.5-pro")
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "kind"),
+    [
+        ("anthropic:claude-sonnet-4-5", {"api_key": KEY}, "ChatAnthropic"),
+        ("claude-sonnet-4-5", {"api_key": KEY}, "ChatAnthropic"),
+        ("anthropic_bedrock:anthropic.claude-3", {"region_name": "us-east-1"}, "ChatAnthropicBedrock"),
+    ],
+)
+def test_providers_with_a_format_of_their_own(name: str, kwargs: dict[str, Any], kind: str):
+    model: Any = init_chat_model(name, **kwargs)
+    assert type(model).__name__ == kind
+    assert model.model == name.rpartition(":")[2]
 
 
 def test_no_name():
@@ -149,12 +162,12 @@ def test_the_table():
         assert row.base_url == row.base_url.rstrip("/")
         assert not row.base_url or row.base_url.startswith("https://" if row.needs_key else "http://localhost:")
     assert set(ALIASES.values()) <= set(PROVIDERS)
-    assert not set(ALIASES) & (set(PROVIDERS) | set(ELSEWHERE) | {"local"})
+    assert not set(ALIASES) & (set(PROVIDERS) | set(FORMATS) | set(ELSEWHERE) | {"local"})
 
 
 def test_no_model_name_belongs_to_two():
     beginnings = [one for row in PROVIDERS.values() for one in row.models]
-    beginnings += [one for _, _, names in ELSEWHERE.values() for one in names]
+    beginnings += [one for _, _, names in [*FORMATS.values(), *ELSEWHERE.values()] for one in names]
     clashes = [(a, b) for a in beginnings for b in beginnings if a is not b and a.startswith(b)]
     assert clashes == []
 

@@ -362,6 +362,7 @@ _READERS: Final[dict[str, Callable[[_Block], _Block | None]]] = {
     "tool_use": _tool_use,
     "function_call": _function_call,
     "server_tool_use": _server_call,
+    "mcp_tool_use": _server_call,
 }
 
 _UNTYPED: Final[dict[str, Callable[[_Block], _Block | None]]] = {"text": _untyped_text, "image_url": _image_url}

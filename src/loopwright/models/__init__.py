@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from loopwright.models.anthropic.bedrock import ChatAnthropicBedrock
+    from loopwright.models.anthropic.model import ChatAnthropic
     from loopwright.models.base import BaseChatModel
     from loopwright.models.cache import InMemoryCache
     from loopwright.models.catalogue import init_chat_model
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BaseChatModel",
     "BaseRateLimiter",
+    "ChatAnthropic",
+    "ChatAnthropicBedrock",
     "ChatCall",
     "ChatGeneration",
     "ChatGenerationChunk",
@@ -38,6 +42,8 @@ __all__ = [
 _LAZY = {
     "BaseChatModel": "base",
     "BaseRateLimiter": "rate_limit",
+    "ChatAnthropic": "anthropic.model",
+    "ChatAnthropicBedrock": "anthropic.bedrock",
     "ChatCall": "like",
     "ChatGeneration": "outputs",
     "ChatGenerationChunk": "outputs",

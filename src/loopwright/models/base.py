@@ -177,7 +177,7 @@ class BaseChatModel(BaseModel, ModelLike):
             )
             answer = await self._answer(port, messages, stop, kwargs, on_chunk, run)
             await correct(self.rate_limiter, port, taken, answer)
-        if self.output_version == "v1" and isinstance(answer.content, str):
+        if self.output_version == "v1":
             answer = answer.model_copy(update={"content": list(answer.content_blocks)})
         if self.verbose:
             answer.pretty_print()
@@ -279,8 +279,6 @@ def _in_blocks(on_chunk: OnChunk) -> OnChunk:
     """Pieces whose content is a list of blocks."""
 
     def in_blocks(piece: AIMessageChunk) -> None:
-        if isinstance(piece.content, str):
-            piece = piece.model_copy(update={"content": list(piece.content_blocks)})
-        on_chunk(piece)
+        on_chunk(piece.model_copy(update={"content": list(piece.content_blocks)}))
 
     return in_blocks

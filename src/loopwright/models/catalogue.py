@@ -13,7 +13,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from loopwright.errors import UsageError
-from loopwright.models.providers import ALIASES, ELSEWHERE, PROVIDERS, Provider
+from loopwright.models.providers import ALIASES, ELSEWHERE, FORMATS, PROVIDERS, Provider
 
 if TYPE_CHECKING:
     from loopwright.models.base import BaseChatModel
@@ -49,6 +49,11 @@ def init_chat_model(
         return ChatLocal(model=name, **kwargs)
     if not name:
         raise UsageError(f"{model!r} names no model: write {provider}:<model>")
+    if provider in FORMATS:
+        from importlib import import_module
+
+        module, cls, _ = FORMATS[provider]
+        return getattr(import_module(f"loopwright.models.{module}"), cls)(model=name, **kwargs)
     row = provider_named(provider)
     from loopwright.models.openai_chat.model import ChatOpenAI
 
@@ -83,7 +88,7 @@ def infer_provider(model: str) -> str | None:
     for row in PROVIDERS.values():
         if row.models and name.startswith(row.models):
             return row.name
-    for provider, (_, _, beginnings) in ELSEWHERE.items():
+    for provider, (_, _, beginnings) in [*FORMATS.items(), *ELSEWHERE.items()]:
         if beginnings and name.startswith(beginnings):
             return provider
     return None
@@ -106,7 +111,7 @@ def provider_named(name: str) -> Provider:
         )
     from difflib import get_close_matches
 
-    near = get_close_matches(name.lower(), [*PROVIDERS, *ALIASES, "local"], n=3)
+    near = get_close_matches(name.lower(), [*PROVIDERS, *FORMATS, *ALIASES, "local"], n=3)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     raise UsageError(
         f"no provider of models is called {name!r}.{hint} Known: {_all_names()}. "
@@ -124,7 +129,7 @@ def find_key(row: Provider) -> str | None:
 
 
 def _known(name: str) -> str | None:
-    if name == "local" or name in PROVIDERS or name in ELSEWHERE:
+    if name == "local" or name in PROVIDERS or name in FORMATS or name in ELSEWHERE:
         return name
     return ALIASES.get(name)
 
@@ -136,4 +141,4 @@ def _examples(model: str) -> str:
 
 
 def _all_names() -> str:
-    return ", ".join([*PROVIDERS, "local"])
+    return ", ".join([*PROVIDERS, *FORMATS, "local"])

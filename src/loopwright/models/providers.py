@@ -12,7 +12,7 @@ import msgspec
 
 from loopwright.models.openai_chat.dialect import Dialect
 
-__all__ = ["ALIASES", "ELSEWHERE", "PROVIDERS", "Provider", "host_of", "provider_at"]
+__all__ = ["ALIASES", "ELSEWHERE", "FORMATS", "PROVIDERS", "Provider", "host_of", "provider_at"]
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True):
@@ -336,8 +336,13 @@ ALIASES: Final[dict[str, str]] = {
 }
 """Other names that users know a provider by."""
 
+FORMATS: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
+    "anthropic": ("anthropic.model", "ChatAnthropic", ("claude-",)),
+    "anthropic_bedrock": ("anthropic.bedrock", "ChatAnthropicBedrock", ()),
+}
+"""Providers with a format of their own: module and class that speak it, and beginnings of their models' names."""
+
 ELSEWHERE: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
-    "anthropic": ("openrouter:anthropic/claude-sonnet-4.5", "https://api.anthropic.com/v1/", ("claude-",)),
     "google": (
         "openrouter:google/gemini-2.5-flash",
         "https://generativelanguage.googleapis.com/v1beta/openai/",

@@ -61,6 +61,19 @@ _EMPTY_ACCOUNT = frozenset(
         "1113",  # Zhipu: account in arrears
     }
 )
+_PASSING = frozenset(
+    {
+        "api_error",
+        "overloaded_error",
+        "rate_limit_error",
+        "server_error",
+        "timeout_error",
+        "internalServerException",  # Bedrock
+        "serviceUnavailableException",
+        "throttlingException",
+    }
+)
+"""Codes of what may pass, for errors that come without a status."""
 _CONTEXT_CODES = frozenset({"context_length_exceeded", "string_above_max_length", "model_context_window_exceeded"})
 _CONTEXT_SENTENCES = (
     "context length",
@@ -100,7 +113,14 @@ class Peer:
         self.label = label or provider
         self.url = public_url(url)
         self.key_hint = key_hint
-        self._secrets = [secret for secret in secrets if secret and len(secret) > 5]
+        self._secrets: list[str] = []
+        self.hide(secrets)
+
+    def hide(self, secrets: Iterable[str | None]) -> None:
+        """Never show these either, with "Bearer" before them or not; those too short to be told from words stay."""
+        for secret in secrets:
+            both = dict.fromkeys((secret or "", (secret or "").removeprefix("Bearer ")))
+            self._secrets += [one for one in both if len(one) > 5]
 
     def clean(self, text: str) -> str:
         """`text` without the key and the values of the user's own headers."""
@@ -162,7 +182,7 @@ def error_in_stream(peer: Peer, value: Any) -> StreamError:
     """An error event inside a stream that had begun. What was received before it has been handed on."""
     sentence, code, inner = _read(value)
     sentence = peer.clean(sentence) or "an error without a reason"
-    retryable = _by_status(inner, code, sentence).retryable if inner else False
+    retryable = _by_status(inner, code, sentence).retryable if inner else code in _PASSING
     return StreamError(
         f"{peer.label} reported an error inside the stream: {sentence}",
         status_code=inner or None,

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
 from loopwright.drive.owned import Owned
 from loopwright.messages import AIMessage, AIMessageChunk, BaseMessage, merge_chunks, message_chunk_to_message
 from loopwright.models.base import BaseChatModel
-from loopwright.models.http import Wire, WireRequest
+from loopwright.models.http import Wire, WireHeaders, WireRequest
 from loopwright.models.outputs import ChatGeneration, ChatResult
 from loopwright.models.settings import sound_key, timeouts_of
 from loopwright.models.wire_errors import Peer
@@ -60,6 +60,9 @@ class WiredChatModel(BaseChatModel):
     """Further fields of the request."""
     extra_body: dict[str, Any] | None = None
     """The same; has the last word."""
+    auth: Any = Field(default=None, exclude=True, repr=False)
+    """A function of method, address, headers and body that gives further headers for each request: a token that is
+    renewed, a signature."""
     default_headers: dict[str, str] | None = Field(default=None, exclude=True, repr=False)
     default_query: dict[str, str] | None = Field(default=None, exclude=True, repr=False)
     http_client: Any = Field(default=None, exclude=True, repr=False)
@@ -100,7 +103,7 @@ class WiredChatModel(BaseChatModel):
     ) -> ChatResult:
         if self.streaming:
             return _result([_whole(list(self._stream(messages, stop, run_manager, **kwargs)))])
-        request = self._request(messages, stop, kwargs, streamed=False)
+        request = self._authorised(self._request(messages, stop, kwargs, streamed=False))
         return _result(self._parse(self._connected().read(request), request.peer))
 
     async def _agenerate(
@@ -108,13 +111,13 @@ class WiredChatModel(BaseChatModel):
     ) -> ChatResult:
         if self.streaming:
             return _result([_whole([chunk async for chunk in self._astream(messages, stop, run_manager, **kwargs)])])
-        request = self._request(messages, stop, kwargs, streamed=False)
+        request = self._authorised(self._request(messages, stop, kwargs, streamed=False))
         return _result(self._parse(await self._connected().aread(request), request.peer))
 
     def _stream(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> Generator[AIMessageChunk, None, None]:
-        request = self._request(messages, stop, kwargs, streamed=True)
+        request = self._authorised(self._request(messages, stop, kwargs, streamed=True))
         answer = self._reader(request.peer)
         pieces = self._connected().pieces(request)
         try:
@@ -127,7 +130,7 @@ class WiredChatModel(BaseChatModel):
     async def _astream(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncGenerator[AIMessageChunk, None]:
-        request = self._request(messages, stop, kwargs, streamed=True)
+        request = self._authorised(self._request(messages, stop, kwargs, streamed=True))
         answer = self._reader(request.peer)
         pieces = Owned(self._connected().apieces(request))
         try:
@@ -147,6 +150,14 @@ class WiredChatModel(BaseChatModel):
         if key is None:
             return None
         return key.get_secret_value() if isinstance(key, SecretStr) else sound_key(key())
+
+    def _authorised(self, request: WireRequest) -> WireRequest:
+        """The request with what `auth` says of it."""
+        if self.auth is None:
+            return request
+        given: Mapping[str, str] = self.auth("POST", request.url, dict(request.headers), request.body)
+        request.peer.hide(given.values())
+        return request._replace(headers=WireHeaders({**request.headers, **given}))
 
     def _connected(self) -> Wire:
         """The wire of these settings. A copy with the same settings shares it."""

@@ -92,7 +92,7 @@ def _key(cls: str, row: Provider, url: str, fields: Mapping[str, Any], from_open
     headers: Mapping[str, str] = fields.get("default_headers") or {}
     has_own = any(name.lower() == row.key_header for name in headers)
     is_local = url.startswith("http://") and row.name == "openai"
-    if row.needs_key and not has_own and not is_local:
+    if row.needs_key and not has_own and not is_local and fields.get("auth") is None:
         raise no_key(cls, row.name, row.key_env)
     return None
 
