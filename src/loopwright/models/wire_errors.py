@@ -80,9 +80,12 @@ _CONTEXT_SENTENCES = (
 
 
 class Peer:
-    """Who is spoken to: the provider, how errors call it, its address, where its key comes from."""
+    """Who is spoken to: the provider, how errors call it, its address, where its key comes from.
 
-    __slots__ = ("_secrets", "key_hint", "label", "provider", "url")
+    `api` is the format that is spoken, where one model speaks several.
+    """
+
+    __slots__ = ("_secrets", "api", "key_hint", "label", "provider", "url")
 
     def __init__(
         self,
@@ -92,8 +95,10 @@ class Peer:
         label: str | None = None,
         key_hint: str = "",
         secrets: Iterable[str | None] = (),
+        api: str = "",
     ) -> None:
         self.provider = provider
+        self.api = api
         self.label = label or provider
         self.url = public_url(url)
         self.key_hint = key_hint
