@@ -314,7 +314,11 @@ def test_what_a_model_can_do():
     assert profile("gpt-4o-mini")["max_input_tokens"] == 128_000
     assert profile("gpt-5")["reasoning_output"] is True
     assert (profile("gpt-5")["max_input_tokens"], "max_input_tokens" in profile("gpt-5.9")) == (272_000, False)
-    assert [profile(name)["structured_output"] for name in ("gpt-3.5-turbo", "gpt-4", "gpt-4.1")] == [False, False, True]
+    assert [profile(name)["structured_output"] for name in ("gpt-3.5-turbo", "gpt-4", "gpt-4.1")] == [
+        False,
+        False,
+        True,
+    ]
     assert profile("ft:mine") == {"structured_output": True, "tool_calling": True}
     assert ChatOpenAI(model="m", api_key=KEY, base_url="https://x.test/v1").profile is None
     assert ChatOpenAI(model="gpt-4o", api_key=KEY, profile={"x": 1}).profile == {"x": 1}

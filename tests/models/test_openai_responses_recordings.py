@@ -12,8 +12,17 @@ from typing import Any
 import pytest
 
 from loopwright import errors
-from loopwright.messages import AIMessage, HumanMessage, merge_chunks, message_chunk_to_message
+from loopwright.messages import (
+    AIMessage,
+    HumanMessage,
+    ToolMessage,
+    merge_chunks,
+    message_chunk_to_message,
+    messages_from_dict,
+    messages_to_dict,
+)
 from loopwright.models.openai_chat import ChatOpenAI
+from loopwright.models.openai_responses.request import input_items
 from loopwright.models.openai_responses.response import parse_response
 from loopwright.models.openai_responses.stream import ResponsesStream
 from loopwright.models.wire_errors import Peer, from_response
@@ -163,6 +172,67 @@ def test_cut(name: str):
     for cuts in cuttings:
         pieces = [body[a:b] for a, b in zip([0, *cuts], [*cuts, len(body)], strict=True)]
         check(record, parse(record, pieces))
+
+
+def events_of(body: str) -> list[dict[str, Any]]:
+    data = [line[5:] for line in body.replace("\r\n", "\n").split("\n") if line.startswith("data:")]
+    return [json.loads(text) for text in data if text.strip() != "[DONE]"]
+
+
+def items_of(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """The items of an answer, of a streamed one as they were when each was done."""
+    body = record["response"]["body"]
+    if "stream" not in record["tags"]:
+        return json.loads(body)["output"]
+    done = [event for event in events_of(body) if event["type"] == "response.output_item.done"]
+    return [event["item"] for event in sorted(done, key=lambda event: event["output_index"])]
+
+
+def without_seals(content: Any) -> Any:
+    """Without what the same answer says differently in its last event: sealed reasoning, made-up ids, null results."""
+    blocks = [{key: value for key, value in block.items() if key != "id"} for block in content]
+    for block in blocks:
+        extras = {key: value for key, value in block.pop("extras", {}).items() if key != "encrypted_content"}
+        block["extras"] = extras
+    return blocks
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_the_sum_of_the_chunks_is_the_whole_answer(name: str):
+    record = RECORDS[name]
+    answer = events_of(record["response"]["body"])[-1]["response"]
+    [whole] = parse_response(json.dumps(answer).encode(), PEER)
+    summed = parse(record, [record["response"]["body"].encode()])
+    assert without_seals(whole.content) == without_seals(summed.content)
+    for field in ("tool_calls", "invalid_tool_calls", "usage_metadata", "response_metadata"):
+        assert getattr(whole, field) == getattr(summed, field)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_what_came_goes_back_unchanged(name: str):
+    """Item for item, also after the answer was summed from chunks, stored and loaded."""
+    record = RECORDS[name]
+    if record["oracle"]["error"]:
+        pytest.skip("an error has no items")
+    items = items_of(record)
+    message = parse(record, [record["response"]["body"].encode()])
+    [loaded] = messages_from_dict(json.loads(json.dumps(messages_to_dict([message]))))
+    results = [ToolMessage("done", tool_call_id=str(call["id"])) for call in message.tool_calls]
+    sent = input_items([loaded, *results, HumanMessage("go on")], PEER.provider)
+    assert [same(item) for item in items] == [same(item) for item in sent[: len(items)]]
+    assert len(sent) == len(items) + len(results) + 1
+
+
+def same(item: dict[str, Any]) -> dict[str, Any]:
+    """An item without log probabilities, which need not go back, and the nulls of messages and reasoning."""
+    made = json.loads(json.dumps(item))
+    for part in made.get("content") or []:
+        part.pop("logprobs", None)
+    if made["type"] in ("message", "reasoning", "function_call"):
+        made = {key: value for key, value in made.items() if value is not None}
+    if made["type"] == "function_call":
+        made["arguments"] = json.loads(made["arguments"])
+    return made
 
 
 def serve(request: Request) -> Answer:

@@ -23,6 +23,8 @@ from loopwright.models.wire_errors import Peer
 __all__ = ["AzureChatOpenAI"]
 
 _SPELLINGS: Final = {"deployment_name": "azure_deployment", "openai_api_version": "api_version"}
+_USAGE_SINCE: Final = "2024-09"
+"""Earlier versions refuse to be asked for token counts in streams."""
 _UNDATED: Final = frozenset({"", "v1", "preview", "latest"})
 
 
@@ -32,6 +34,8 @@ class AzureChatOpenAI(ChatOpenAI):
     Raises `UsageError` without an endpoint, a deployment, or a key or token.
     """
 
+    model: str = ""
+    """What the model is called that is deployed; without it, as its deployment."""
     azure_endpoint: str = ""
     """`https://<resource>.openai.azure.com`; without it `AZURE_OPENAI_ENDPOINT`. `base_url` is a whole address instead,
     up to and with `/v1`."""
@@ -91,8 +95,11 @@ def _settled(cls: Any, fields: dict[str, Any]) -> dict[str, Any]:
     if not fields["model"]:
         raise UsageError(f'{cls.__name__} needs a deployment: {cls.__name__}(azure_deployment="my-gpt-4o", ...)')
     version = fields["api_version"] = fields.get("api_version") or first_env(("OPENAI_API_VERSION",)) or None
+    if version and version[:2] == "20" and version < _USAGE_SINCE:
+        fields.setdefault("stream_usage", False)
     if not fields.get("base_url"):
-        fields["base_url"] = _address(cls, fields, version or "")
+        whole = "" if fields.get("azure_endpoint") else first_env(("AZURE_OPENAI_BASE_URL",))
+        fields["base_url"] = whole or _address(cls, fields, version or "")
     has_key = bool(fields.get("api_key") or first_env(("AZURE_OPENAI_API_KEY",)))
     token = fields.get("azure_ad_token") or (None if has_key else first_env(("AZURE_OPENAI_AD_TOKEN",)))
     fields["azure_ad_token"] = given_key(token) if token else None

@@ -34,7 +34,8 @@ def by_responses(model: ChatOpenAI, kwargs: Mapping[str, Any]) -> bool:
         return False
     given = {**model.model_kwargs, **kwargs}
     return (
-        any(getattr(model, name) for name in _FIELDS)
+        model.output_version == "responses/v1"
+        or any(getattr(model, name) for name in _FIELDS)
         or any(given[name] is not None for name in _ARGUMENTS.intersection(given))
         or any(map(is_own_tool, cast("Iterable[Any]", given.get("tools") or ())))
         or _is_only_there(model.model)

@@ -5,6 +5,7 @@ An answer is a list of items (`message`, `reasoning`, `function_call`, `web_sear
 - an item becomes one block or several, each under a key that stays the same while the item streams;
 - what has no standard place is kept in `extras` of the item's first block (of each call and result of a server tool),
   so that the blocks can be sent back as the very item that came. Nulls of messages and reasoning are not kept;
+- empty text is a block only where it has an id: the provider wants to see the item again;
 - reasoning is the summary, one block for each part; where there is none, the reasoning's own text. `extras` have
   `summary` in that case only;
 - a call to the caller's function is a block that says which item it was, and no more: name and arguments are in the
@@ -125,7 +126,7 @@ def _message_blocks(item: Mapping[str, Any]) -> list[tuple[Key, Block]]:
     made: list[tuple[Key, Block]] = []
     for place, part in enumerate(parts):
         block = _part_block(part)
-        if block is not None:
+        if item.get("id") or len(block) > 2 or block.get(block["type"]) != "":
             if item.get("id"):
                 block["id"] = item["id"]
             if extras and not made:
@@ -134,16 +135,16 @@ def _message_blocks(item: Mapping[str, Any]) -> list[tuple[Key, Block]]:
     return made
 
 
-def _part_block(part: Mapping[str, Any]) -> Block | None:
+def _part_block(part: Mapping[str, Any]) -> Block:
     kind = part.get("type")
     if kind in ("output_text", "text"):
         marks = _dicts(part.get("annotations"))
         block: Block = {"type": "text", "text": _words(part.get("text"))}
         if marks:
             block["annotations"] = [_citation(mark) for mark in marks]
-        return block if len(block) > 2 or block["text"] else None
+        return block
     if kind == "refusal":
-        return {"type": "refusal", "refusal": _words(part["refusal"])} if part.get("refusal") else None
+        return {"type": "refusal", "refusal": _words(part.get("refusal"))}
     return {"type": "non_standard", "value": dict(part)}
 
 
@@ -195,7 +196,7 @@ def _server_blocks(item: Mapping[str, Any], row: _Row) -> list[tuple[Key, Block]
         raw = item[row.args]
         parsed = parse_arguments(raw)
         args = {} if isinstance(parsed, str) else dict(parsed)
-        if not isinstance(raw, dict) and dumps_text(args) != raw:  # to be sent back letter by letter
+        if not args or (not isinstance(raw, dict) and dumps_text(args) != raw):  # to be sent back letter by letter
             extras[row.args] = raw
     output = args.pop(row.inner, None) if row.inner else item.get(row.output)
     if output is None and row.output in item:
@@ -285,10 +286,10 @@ def server_item(block: Block, others: Iterable[Block]) -> dict[str, Any] | None:
     output = _output_of(block["id"], others)
     if row.inner and output is not None:
         args[row.inner] = output
-    if row.args:
-        item[row.args] = args if row.args == "action" or kind == "tool_search_call" else dumps_text(args)
-    else:
+    if not row.args:
         item.update(args)
+    elif args:
+        item[row.args] = dumps_text(args) if kind == "mcp_call" else args
     if row.output and output is not None:
         item[row.output] = output
     return {**item, **rest}

@@ -6,7 +6,8 @@ Rules:
 - what a message says now counts, not what came: calls are those of `tool_calls`, with the arguments they have there;
 - an answer of another provider goes back as its words and its calls. What only that provider understands stays out;
 - with `store=False` the provider remembers no item: reasoning that is only an id cannot go back then, and the ids of
-  what followed it stay out with it, because the provider refuses one without the other;
+  what followed it stay out with it, because the provider refuses one without the other. For the same reason
+  reasoning that nothing followed (the answer was cut off) stays out;
 - every call has a name and an id that the provider accepts, and arguments that are a JSON object;
 - nothing of the caller's is changed.
 """
@@ -125,10 +126,9 @@ def _result(message: ToolMessage, free_text: set[str]) -> dict[str, Any]:
     kind = message.additional_kwargs.get("type")
     if not (isinstance(kind, str) and kind.endswith("_output")):
         kind = "custom_tool_call_output" if call_id in free_text else "function_call_output"
-    content: Any = message.content
-    if kind == "computer_call_output" and isinstance(content, list) and len(cast("list[Any]", content)) == 1:
-        return {"type": kind, "call_id": call_id, "output": content[0]}
-    return {"type": kind, "call_id": call_id, "output": input_parts(content)}
+    output = input_parts(message.content)
+    one_picture = kind == "computer_call_output" and not isinstance(output, str)
+    return {"type": kind, "call_id": call_id, "output": output[0] if one_picture else output}
 
 
 def _call_id(call_id: Any) -> str:
@@ -149,7 +149,7 @@ class _Turn:
 
     def __init__(self, message: AIMessage, provider: str, store: bool | None, answered: frozenset[str]) -> None:
         content: Any = message.content
-        self._content: list[Any] = [content] if isinstance(content, str) else content
+        self._content = cast("list[Any]", [content] if isinstance(content, str) else content)
         self._is_own = message.response_metadata.get("provider", provider) == provider
         self._store = store
         self._with_ids = self._is_own
@@ -170,26 +170,33 @@ class _Turn:
             elif isinstance(found, dict):
                 self._add(cast(Block, found))
         self._close()
-        return [*self._items, *self._calls.values()]
+        self._items += self._calls.values()
+        while self._items and self._items[-1]["type"] == "reasoning":
+            self._items.pop()
+        return self._items
 
     def _add(self, block: Block) -> None:
         kind = block.get("type")
         if kind in ("text", "output_text", "refusal"):
-            if block.get("text") or block.get("refusal") or block.get("annotations"):
+            if block.get("text") or block.get("refusal") or (block.get("id") and self._with_ids):
                 self._gather({**block, "type": "refusal" if kind == "refusal" else "text"})
             return
         if kind == "reasoning" and not is_raw_item(block):
             if self._is_own and block.get("id"):
                 self._gather(block)
             return
-        self._close()
         if kind in CALLS:
+            self._close()
             call = self._calls.pop(block.get("call_id"), None)
             if call is not None:
                 self._items.append(self._as_called(block, call))
-        elif not self._is_own:
-            return
-        elif kind in ("server_tool_call", "server_tool_result"):
+        elif self._is_own:
+            self._close()
+            self._add_own(block)
+
+    def _add_own(self, block: Block) -> None:
+        """A block that only the provider understands."""
+        if block.get("type") in ("server_tool_call", "server_tool_result"):
             others = (cast(Block, other) for other in self._content if isinstance(other, dict))
             item = server_item(block, others)
             if item is not None:
@@ -198,7 +205,9 @@ class _Turn:
             self._items.append(_raw(block))
 
     def _gather(self, block: Block) -> None:
-        """Blocks of the same kind and id were one item."""
+        """Blocks of the same kind and id were one item. What another provider said is one."""
+        if not self._is_own:
+            block = {key: value for key, value in block.items() if key != "id"}
         first = self._open[0] if self._open else None
         if first is not None and (
             first.get("id") != block.get("id") or (first["type"] == "reasoning") != (block["type"] == "reasoning")

@@ -108,7 +108,6 @@ class ResponsesStream:
         self._blocks = 0  # so many have begun
         self._last_words: tuple[Any, ...] = ()  # the block that the last words belonged to, and how it is told
         self._last_piece = _Piece(0)
-        self._said = ""  # the end of the text, to show where a stream broke off
         self._refused = False
         self._logprobs: list[Any] = []
 
@@ -140,11 +139,13 @@ class ResponsesStream:
             return chunks
         if not self._events:
             raise self._no_stream()
+        pieces = [piece for item in self._items.values() if item.kind == "message" for piece in item.pieces.values()]
+        so_far = "".join(word for piece in pieces for word in piece.said)
         raise ModelConnectionError(
             f"the stream from {self._peer.label} ended before the answer did, after {self._events} events"
-            + (f" and {self._said[-80:]!r}" if self._said else ""),
+            + (f" and {so_far[-80:]!r}" if so_far else ""),
             code="incomplete_stream",
-            body=self._said,
+            body=so_far,
         )
 
     # -- one event --------------------------------------------------------------------------------------------------
@@ -227,8 +228,6 @@ class ResponsesStream:
             if not delta:
                 return
         piece.said.append(delta)
-        if block_kind == "text":
-            self._said = (self._said + delta)[-200:]
         block["index"] = piece.index
         chunks.append(AIMessageChunk(cast("Any", [block]), id=self._id))
 
