@@ -277,6 +277,8 @@ def test_tools_are_flat_and_say_whether_they_are_strict():
     assert flat["parameters"]["required"] == ["city"]
     assert body["tool_choice"] == {"type": "function", "name": "look"}
     assert body["parallel_tool_calls"] is False
+    custom = {"type": "custom", "custom": {"name": "run", "description": "Run it."}}
+    assert body_of(tools=[custom])["tools"] == [{"type": "custom", "name": "run", "description": "Run it."}]
     [strict] = body_of(tools=[look], strict=True)["tools"]
     assert (strict["strict"], strict["parameters"]["required"]) == (True, ["city", "unit"])
 

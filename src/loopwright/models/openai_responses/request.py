@@ -272,11 +272,12 @@ def wire_functions(
     """
     made: list[dict[str, Any]] = []
     for tool in wire_tools(tools, dialect, strict=strict):
-        function = tool.get("function")
-        if isinstance(function, Mapping):
-            flat = {**tool, **cast("Mapping[str, Any]", function)}
-            del flat["function"]
-            if dialect.strict:
+        kind = str(tool.get("type"))
+        inner = tool.get(kind) if kind in ("function", "custom") else None
+        if isinstance(inner, Mapping):
+            flat = {**tool, **cast("Mapping[str, Any]", inner)}
+            del flat[kind]
+            if kind == "function" and dialect.strict:
                 flat.setdefault("strict", False)
             made.append(flat)
         else:

@@ -6,7 +6,8 @@ Rules:
 - every piece of text, reasoning, refusal, code or call is a chunk at once. What an item says beyond its pieces comes
   when the item is done, and only what has not been said yet, so the sum of the chunks is the message that the same
   answer would have been in one piece, also where a server sends no pieces at all;
-- an item is known by its place in the output: some servers give it another id in every event;
+- an item is known by its place in the output: some servers give it another id in every event. Where a server does not
+  say the place, it is known by its id;
 - the last chunk is empty, has `chunk_position="last"`, usage and `response_metadata`, and is the only one of its kind.
   What comes after the event that ends the answer is not read;
 - an answer that fails inside the stream raises `StreamError`; a stream that ends without saying how the answer ended
@@ -157,7 +158,7 @@ class ResponsesStream:
             if data.strip() in (b"[DONE]", b""):
                 return
             event = self._odd(data)
-        kind = event.type
+        kind = event.type or name.decode("utf-8", "replace")
         if event.error or kind == "error" or name == b"error":
             raise error_in_stream(self._peer, loads(data))
         self._events += 1
@@ -169,7 +170,7 @@ class ResponsesStream:
         elif kind == "response.output_item.added":
             self._begin_item(event, chunks)
         elif kind in ("response.function_call_arguments.delta", "response.custom_tool_call_input.delta"):
-            self._add_arguments(event, chunks)
+            self._add_arguments(event, kind, chunks)
         elif kind == "response.code_interpreter_call_code.delta":
             self._add_code(event, chunks)
         elif kind == "response.output_text.annotation.added":
@@ -201,9 +202,9 @@ class ResponsesStream:
             return
         items = output_items(answer)
         for place, item in enumerate(items):
-            known = self._items.get(place)
-            if known is None or not known.done:
-                self._complete(self._item_at(place, item), item, chunks)
+            known = self._items.get(place) or self._items.get(item.get("id")) or self._item_at(place, item)
+            if not known.done:
+                self._complete(known, item, chunks)
         chunks.append(self._last())
 
     # -- words ------------------------------------------------------------------------------------------------------
@@ -215,7 +216,7 @@ class ResponsesStream:
         item_kind, part, block_kind, name = words
         last = self._last_words
         place = event.summary_index if part == "summary" else event.content_index
-        here = (event.output_index, place, part, block_kind)
+        here = (_place(event), place, part, block_kind)
         block: Block = {"type": block_kind, name: delta}
         if last == here:
             piece = self._last_piece
@@ -244,8 +245,8 @@ class ResponsesStream:
 
     # -- calls ------------------------------------------------------------------------------------------------------
 
-    def _add_arguments(self, event: _Event, chunks: list[AIMessageChunk]) -> None:
-        kind = "custom_tool_call" if "custom" in event.type else "function_call"
+    def _add_arguments(self, event: _Event, event_kind: str, chunks: list[AIMessageChunk]) -> None:
+        kind = "custom_tool_call" if "custom" in event_kind else "function_call"
         place = _place(event)
         item = self._item_at(place, {"type": kind, "id": event.item_id})
         delta = raw_arguments(event.delta)
@@ -396,7 +397,10 @@ class ResponsesStream:
 
 
 def _place(event: _Event) -> Any:
-    return event.item_id if event.output_index is None else event.output_index
+    """Where in the output an event belongs, or the id of its item where the server does not say."""
+    if event.output_index is not None:
+        return event.output_index
+    return event.item_id or (event.item or {}).get("id")
 
 
 def _joined(piece: _Piece, text: str) -> str:
