@@ -164,6 +164,25 @@ def test_an_agent_gives_the_provider_its_items_back():
     ]
 
 
+def test_an_agent_with_a_tool_of_the_providers_streams():
+    """Such a tool takes the call to Responses. Words are shown as they come, and so is the search."""
+    search = {
+        "type": "web_search_call",
+        "id": "ws_1",
+        "status": "completed",
+        "action": {"type": "search", "query": "q"},
+    }
+    with Loopback(Answer(pieces=responses_stream(search, text_item("Hello you")))) as server:
+        model = model_at(server, use_responses_api=None)
+        agent = create_agent(model, [{"type": "web_search"}])
+        pieces = [piece for piece, _ in agent.stream({"messages": "hi"}, stream_mode="messages")]
+        model.close()
+    assert server.requests[0].path == "/v1/responses"
+    assert [piece.text for piece in pieces if piece.text] == ["Hello", "you"]
+    kinds = [block["type"] for piece in pieces for block in piece.content_blocks]
+    assert kinds == ["server_tool_call", "server_tool_result", "text", "text"]
+
+
 def test_an_answer_that_is_still_being_made():
     queued = responses_answer(status="queued", usage=None)
     with Loopback(Answer(body=queued)) as server:
