@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from loopwright import errors
 from loopwright.messages import AIMessage, AIMessageChunk, merge_chunks, message_chunk_to_message
+from loopwright.models.openai_responses.request import input_items
 from loopwright.models.openai_responses.response import parse_response
 from loopwright.models.openai_responses.stream import ResponsesStream
 from loopwright.models.wire_errors import Peer
@@ -132,6 +134,19 @@ def test_reasoning_in_parts_and_its_seal():
         {"type": "reasoning", "reasoning": "One.", "id": "rs_1", "extras": {"encrypted_content": "gAAAA"}},
         {"type": "reasoning", "reasoning": "Two.", "id": "rs_1"},
     ]
+
+
+def test_reasoning_that_is_said_twice_is_shown_once():
+    """At length and summed up: in a stream what came first counts, and the other is kept to go back."""
+    item = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Short."}]}
+    item["content"] = [{"type": "reasoning_text", "text": "At length."}]
+    pieces = [added({**item, "summary": [], "content": []}), delta("reasoning_text", "At length.")]
+    pieces += [delta("reasoning_summary_text", "Short.", summary_index=0), done(item), done(text_item("Hi"), 1)]
+    made = message(CREATED, *pieces, completed(item, text_item("Hi")))
+    assert "".join(block.get("reasoning", "") for block in made.content_blocks) == "At length."
+    assert input_items([made], "openai")[0] == item
+    [whole] = parse_response(json.dumps(answer(item)).encode(), PEER)
+    assert whole.content_blocks[0]["reasoning"] == "Short."  # type: ignore[typeddict-item]
 
 
 def test_free_text_for_a_tool_becomes_an_argument():
@@ -318,3 +333,29 @@ def test_arguments_cut_short_in_a_recorded_stream_are_invalid(data: st.DataObjec
     made = message(*kept)
     assert made.tool_calls == []
     assert made.invalid_tool_calls
+
+
+JUNK = st.sampled_from([None, 5, "x", [], {}, [1], {"a": 1}, True])
+
+
+@pytest.mark.skipif(not STREAMS, reason="the recorded exchanges are not there")
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_a_recorded_stream_with_a_wrong_value_is_read_or_refused(data: st.DataObject):
+    """Any value of any event may be another. What comes of it is a message or a `ModelError`."""
+    body = RECORDS[data.draw(st.sampled_from(STREAMS))]["response"]["body"].replace("\r\n", "\n")
+    events = body.split("\n\n")
+    at = data.draw(st.integers(0, len(events) - 1))
+    name, _, text = events[at].rpartition("data:")
+    if text.strip().startswith("{"):
+        found = json.loads(text)
+        inner = found
+        while True:
+            key = data.draw(st.sampled_from(sorted(inner)))
+            if not isinstance(inner[key], dict) or not inner[key] or data.draw(st.booleans()):
+                break
+            inner = inner[key]
+        inner[key] = data.draw(JUNK)
+        events[at] = f"{name}data: {json.dumps(found)}"
+    with contextlib.suppress(errors.ModelError):
+        message("\n\n".join(events).encode())

@@ -79,24 +79,27 @@ _RAW: Final = frozenset({
 
 def is_raw_item(block: Mapping[str, Any]) -> bool:
     """Whether a block is an item of this API as it is, and not a content block."""
-    kind = block.get("type")
+    kind = str(block.get("type"))
     return kind in _RAW or (kind == "reasoning" and isinstance(block.get("summary"), list))
 
 
 # -- item to blocks -------------------------------------------------------------------------------------------------
 
 
-def item_blocks(item: Mapping[str, Any]) -> list[tuple[Key, Block]]:
-    """The blocks of an item, in order. Blocks without `id` are those of a server that gave none."""
-    kind = item.get("type")
+def item_blocks(item: Mapping[str, Any], shown: str = "") -> list[tuple[Key, Block]]:
+    """The blocks of an item, in order. Blocks without `id` are those of a server that gave none.
+
+    `shown` is the part of reasoning that has been shown already, `summary` or `content`: the other is kept aside.
+    """
+    kind = str(item.get("type"))
     if kind == "message":
         return _message_blocks(item)
     if kind == "reasoning":
-        return _reasoning_blocks(item)
+        return _reasoning_blocks(item, shown)
     if kind in CALLS:
         return [(("call", 0), _call_block(item))]
     if kind in _SERVER and item.get("execution") != "client":
-        return _server_blocks(item, _SERVER[str(kind)])
+        return _server_blocks(item, _SERVER[kind])
     if kind == "tool_search_output" and item.get("execution") != "client":
         return [(("result", 0), _found_tools(item))]
     return [(("whole", 0), {"type": "non_standard", "value": dict(item)})]
@@ -104,9 +107,10 @@ def item_blocks(item: Mapping[str, Any]) -> list[tuple[Key, Block]]:
 
 def with_call_id(item: dict[str, Any]) -> dict[str, Any]:
     """The item; a call that came without any id has one now, because its result has to name it."""
-    if item.get("type") in CALLS and not item.get("call_id"):
-        return {**item, "call_id": item.get("id") or new_call_id()}
-    return item
+    if item.get("type") not in CALLS or (isinstance(item.get("call_id"), str) and item["call_id"]):
+        return item
+    item_id = item.get("id")
+    return {**item, "call_id": item_id if isinstance(item_id, str) and item_id else new_call_id()}
 
 
 def item_call(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,8 +152,9 @@ def _part_block(part: Mapping[str, Any]) -> Block:
     return {"type": "non_standard", "value": dict(part)}
 
 
-def _reasoning_blocks(item: Mapping[str, Any]) -> list[tuple[Key, Block]]:
-    shown = "content" if not _texts(item.get("summary")) and _texts(item.get("content")) else "summary"
+def _reasoning_blocks(item: Mapping[str, Any], shown: str) -> list[tuple[Key, Block]]:
+    if not shown:
+        shown = "content" if not _texts(item.get("summary")) and _texts(item.get("content")) else "summary"
     extras = {key: value for key, value in item.items() if key not in ("type", "id", shown) and value is not None}
     if shown == "content":
         extras.setdefault("summary", [])

@@ -42,12 +42,12 @@ __all__ = ["ResponsesStream"]
 
 
 class _Event(msgspec.Struct, gc=False):
-    type: Any = None
+    type: str | None = None
     delta: Any = None
     output_index: int | None = None
     content_index: int | None = None
     summary_index: int | None = None
-    item_id: Any = None
+    item_id: str | None = None
     item: dict[str, Any] | None = None
     annotation: Any = None
     response: dict[str, Any] | None = None
@@ -90,6 +90,10 @@ class _Item:
         self.args: list[str] = []
         self.call_id: Any = None  # of a call that was handed on
         self.done = False
+
+    def shown(self) -> str:
+        """The part of reasoning that has been handed on, `summary` or `content`."""
+        return next((part for part, _ in self.pieces), "")
 
 
 class ResponsesStream:
@@ -185,7 +189,7 @@ class ResponsesStream:
             if isinstance(value, dict) and "error" in value:
                 return _Event(error=value["error"])
             return msgspec.convert(value, _Event, strict=False)
-        except ValueError as exc:
+        except (ValueError, msgspec.MsgspecError) as exc:
             shown = self._peer.clean(data[:200].decode("utf-8", "replace"))
             raise InvalidResponseError(
                 f"{self._peer.label} sent an event that is no part of a response: {shown!r}", body=shown
@@ -202,7 +206,7 @@ class ResponsesStream:
             return
         items = output_items(answer)
         for place, item in enumerate(items):
-            known = self._items.get(place) or self._items.get(item.get("id")) or self._item_at(place, item)
+            known = self._items.get(place) or self._items.get(str(item.get("id"))) or self._item_at(place, item)
             if not known.done:
                 self._complete(known, item, chunks)
         chunks.append(self._last())
@@ -222,6 +226,8 @@ class ResponsesStream:
             piece = self._last_piece
         else:
             item = self._item_at(_place(event), {"type": item_kind, "id": event.item_id})
+            if item.shown() not in ("", part):
+                return  # the same thoughts, summed up or at length
             piece = self._piece_of(item, (part, place or 0), block)
             self._last_words, self._last_piece = here, piece
         if piece.half or has_surrogates(delta):
@@ -325,7 +331,7 @@ class ResponsesStream:
         if source.get("type") in CALLS:
             self._complete_call(item, source, chunks)
             return
-        for key, block in item_blocks(source):
+        for key, block in item_blocks(source, item.shown()):
             self._hand_on(item, key, block, chunks)
 
     def _complete_call(self, item: _Item, source: dict[str, Any], chunks: list[AIMessageChunk]) -> None:
@@ -400,7 +406,7 @@ def _place(event: _Event) -> Any:
     """Where in the output an event belongs, or the id of its item where the server does not say."""
     if event.output_index is not None:
         return event.output_index
-    return event.item_id or (event.item or {}).get("id")
+    return event.item_id or str((event.item or {}).get("id"))
 
 
 def _joined(piece: _Piece, text: str) -> str:
