@@ -44,6 +44,9 @@ def model_at(server: Loopback, **fields: Any) -> ChatOpenAI:
 # -- which of the two -----------------------------------------------------------------------------------------------
 
 
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
+
+
 def path(model: ChatOpenAI, **kwargs: Any) -> str:
     return model._request([], None, kwargs, streamed=False).url.rpartition("/v1/")[2]
 
@@ -65,6 +68,9 @@ def path(model: ChatOpenAI, **kwargs: Any) -> str:
         ({"model": "gpt-5-codex"}, {}),
         ({"model": "o3-deep-research"}, {}),
         ({"model": "gpt-5.2-pro"}, {}),
+        ({"model": "gpt-5.4"}, {"tools": [TOOL]}),
+        ({"model": "gpt-5.10-mini", "reasoning_effort": "low"}, {"tools": [TOOL]}),
+        ({"model": "gpt-6"}, {"tools": [TOOL]}),
     ],
 )
 def test_calls_that_go_to_responses(fields: dict[str, Any], kwargs: dict[str, Any]):
@@ -76,7 +82,13 @@ def test_calls_that_go_to_responses(fields: dict[str, Any], kwargs: dict[str, An
     [
         ({}, {}),
         ({"reasoning_effort": "low", "verbosity": "low", "store": False}, {}),
-        ({}, {"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}, {"type": "custom"}]}),
+        ({}, {"tools": [TOOL, {"type": "custom"}]}),
+        ({"model": "gpt-5.6"}, {}),
+        ({"model": "gpt-5.6", "reasoning_effort": "none"}, {"tools": [TOOL]}),
+        ({"model": "gpt-5.2"}, {"tools": [TOOL]}),
+        ({"model": "gpt-4o"}, {"tools": [TOOL]}),
+        ({"model": "gpt-oss-20b"}, {"tools": [TOOL]}),
+        ({"model": "gpt-5-codex", "base_url": "http://localhost:4000/v1"}, {}),
         ({"use_responses_api": False, "reasoning": {"effort": "low"}}, {}),
         ({"provider": "openrouter", "reasoning": {"effort": "low"}}, {}),
         ({"provider": "zhipu"}, {"tools": [{"type": "web_search"}]}),

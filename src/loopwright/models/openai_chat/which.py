@@ -3,8 +3,8 @@
 Rules:
 
 - `use_responses_api` decides if it is set;
-- if not, OpenAI and Azure are asked by Responses where a setting, an argument or a tool exists only there, and for the
-  models that are offered nowhere else;
+- if not, OpenAI and Azure are asked by Responses where a setting, an argument or a tool exists only there;
+- and, at their own addresses, for models that Chat Completions does not have or refuses tools to;
 - everything else, and every other provider, is asked by Chat Completions.
 """
 
@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
+
+from loopwright.models.providers import provider_at
 
 if TYPE_CHECKING:
     from loopwright.models.openai_chat.model import ChatOpenAI
@@ -38,7 +40,7 @@ def by_responses(model: ChatOpenAI, kwargs: Mapping[str, Any]) -> bool:
         or any(getattr(model, name) for name in _FIELDS)
         or any(given[name] is not None for name in _ARGUMENTS.intersection(given))
         or any(map(is_own_tool, cast("Iterable[Any]", given.get("tools") or ())))
-        or _is_only_there(model.model)
+        or (provider_at(model.base_url) is not None and _needs_it(model, given))
     )
 
 
@@ -50,8 +52,18 @@ def is_own_tool(tool: Any) -> bool:
     return kind not in ("function", "custom", "object")
 
 
-def _is_only_there(model: str) -> bool:
-    """Models without Chat Completions, as of November 2026: the `-pro` ones, codex and deep research."""
-    name = model.lower().removeprefix("openai/")
-    family = name.startswith(("o1-pro", "o3-pro", "gpt-5")) and "-pro" in name
-    return family or ("codex" in name and name.startswith(("gpt-5", "codex"))) or "deep-research" in name
+def _needs_it(model: ChatOpenAI, given: Mapping[str, Any]) -> bool:
+    """As of November 2026: the `-pro` models, codex and deep research are not in Chat Completions, and models from
+    gpt-5.4 on take no tools there, unless they are told not to think.
+    """
+    name = model.model.lower()
+    if "deep-research" in name or "codex" in name or (name.startswith(("o1", "o3", "gpt-5")) and "-pro" in name):
+        return True
+    effort = given.get("reasoning_effort") or model.reasoning_effort
+    return bool(given.get("tools")) and effort != "none" and _version(name) >= (5, 4) and "chat" not in name
+
+
+def _version(name: str) -> tuple[int, ...]:
+    """(5, 4) of "gpt-5.4-mini"; empty for a name without a number."""
+    numbers = name.removeprefix("gpt-").partition("-")[0].split(".")
+    return tuple(map(int, numbers)) if name.startswith("gpt-") and all(map(str.isdecimal, numbers)) else ()
