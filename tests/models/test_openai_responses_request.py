@@ -43,7 +43,7 @@ CALL |= {"status": "completed"}
 def body_of(*messages: BaseMessage, stop: list[str] | None = None, **settings: Any) -> dict[str, Any]:
     """The body of a request. Fields of the model go to the model, other settings are arguments of the call."""
     fields = {name: settings.pop(name) for name in list(settings) if name in ChatOpenAI.model_fields}
-    model = ChatOpenAI(model="gpt-5", api_key="sk-test", use_responses_api=True, **fields)
+    model = ChatOpenAI(**{"model": "gpt-5", "api_key": "sk-test", "use_responses_api": True, **fields})
     return json.loads(model._request(messages or [HumanMessage("hi")], stop, settings, streamed=False).body)
 
 
@@ -173,6 +173,13 @@ def test_a_provider_that_stores_nothing():
     assert message == {"type": "message", "role": "assistant", "content": "hi"}
     assert "id" not in call
     assert sent(answered(bare, text_item("hi"))) == [bare, text_item("hi")]
+
+
+def test_a_model_that_does_not_think():
+    """It refuses the reasoning of the model that went before it."""
+    history = [HumanMessage("hi"), answered(THOUGHT, text_item("Hello")), HumanMessage("more")]
+    assert [item.get("id") for item in body_of(*history, model="gpt-4.1")["input"]] == [None, None, None]
+    assert [item.get("id") for item in body_of(*history, model="o3")["input"]] == [None, "rs_1", "msg_1", None]
 
 
 def test_reasoning_that_nothing_followed_stays_out():

@@ -14,17 +14,30 @@ _TOOLS: Final = {"tool_calling": True}
 _SCHEMAS: Final = {**_TOOLS, "structured_output": True}
 _SEES: Final = {**_SCHEMAS, "image_inputs": True, "image_url_inputs": True}
 _READS: Final = {**_SEES, "pdf_inputs": True}
+_PLAIN: Final = {"reasoning_output": False}
 _THINKS: Final = {"reasoning_output": True}
 
 _ROWS: Final[dict[str, dict[str, Any]]] = {
-    "gpt-3.5": {**_TOOLS, "structured_output": False, "max_input_tokens": 16_385, "max_output_tokens": 4_096},
-    "gpt-4": {**_TOOLS, "structured_output": False, "max_input_tokens": 8_192, "max_output_tokens": 8_192},
-    "gpt-4-": {**_TOOLS, "structured_output": False},
-    "gpt-4-turbo": {**_SEES, "structured_output": False, "max_input_tokens": 128_000, "max_output_tokens": 4_096},
-    "gpt-4o": {**_READS, "max_input_tokens": 128_000, "max_output_tokens": 16_384},
-    "gpt-4o-2024-05-13": {**_SEES, "structured_output": False, "max_input_tokens": 128_000, "max_output_tokens": 4_096},
+    "gpt-3.5": {**_PLAIN, **_TOOLS, "structured_output": False, "max_input_tokens": 16_385, "max_output_tokens": 4_096},
+    "gpt-4": {**_PLAIN, **_TOOLS, "structured_output": False, "max_input_tokens": 8_192, "max_output_tokens": 8_192},
+    "gpt-4-": {**_PLAIN, **_TOOLS, "structured_output": False},
+    "gpt-4-turbo": {
+        **_PLAIN,
+        **_SEES,
+        "structured_output": False,
+        "max_input_tokens": 128_000,
+        "max_output_tokens": 4_096,
+    },
+    "gpt-4o": {**_PLAIN, **_READS, "max_input_tokens": 128_000, "max_output_tokens": 16_384},
+    "gpt-4o-2024-05-13": {
+        **_PLAIN,
+        **_SEES,
+        "structured_output": False,
+        "max_input_tokens": 128_000,
+        "max_output_tokens": 4_096,
+    },
     "gpt-4o-audio": {"tool_calling": True, "audio_inputs": True, "audio_outputs": True, "max_input_tokens": 128_000},
-    "gpt-4.1": {**_READS, "max_input_tokens": 1_047_576, "max_output_tokens": 32_768},
+    "gpt-4.1": {**_PLAIN, **_READS, "max_input_tokens": 1_047_576, "max_output_tokens": 32_768},
     "gpt-5": {**_READS, **_THINKS, "max_output_tokens": 128_000},
     "gpt-5-": {**_READS, **_THINKS, "max_input_tokens": 272_000, "max_output_tokens": 128_000},
     "gpt-5-chat": {"image_inputs": True, "max_input_tokens": 128_000, "max_output_tokens": 16_384},

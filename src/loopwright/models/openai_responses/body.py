@@ -48,7 +48,8 @@ def responses_body(
         answer_id, messages = since_last_answer(messages, model.provider)
         if answer_id:
             body["previous_response_id"] = answer_id
-    body["input"] = input_items(messages, model.provider, store=given.get("store"))
+    thinks = (model.profile or {}).get("reasoning_output") is not False
+    body["input"] = input_items(messages, model.provider, store=given.get("store"), thinks=thinks)
     _add_tools(body, given, model)
     _add_text(body, given, model)
     body.update((name, value) for name, value in given.items() if value is not None and not name.startswith("ls_"))

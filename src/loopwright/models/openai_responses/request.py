@@ -5,9 +5,9 @@ Rules:
 - an answer of this provider goes back as the items it was, ids and sealed reasoning with them, in their order;
 - what a message says now counts, not what came: calls are those of `tool_calls`, with the arguments they have there;
 - an answer of another provider goes back as its words and its calls. What only that provider understands stays out;
-- with `store=False` the provider remembers no item: reasoning that is only an id cannot go back then, and the ids of
-  what followed it stay out with it, because the provider refuses one without the other. For the same reason
-  reasoning that nothing followed (the answer was cut off) stays out;
+- reasoning stays out where the model is none that thinks, and, where it is only an id, with `store=False`: the provider
+  remembers no item then. The ids of what followed it stay out with it, because the provider refuses one without the
+  other. For the same reason reasoning that nothing followed (the answer was cut off) stays out;
 - every call has a name and an id that the provider accepts, and arguments that are a JSON object;
 - nothing of the caller's is changed.
 """
@@ -53,14 +53,19 @@ _LONGEST_ID: Final = 64
 # -- messages -------------------------------------------------------------------------------------------------------
 
 
-def input_items(messages: Sequence[BaseMessage], provider: str, *, store: bool | None = None) -> list[dict[str, Any]]:
-    """The conversation as items, oldest first. Raises `UsageError` for what cannot be sent."""
+def input_items(
+    messages: Sequence[BaseMessage], provider: str, *, store: bool | None = None, thinks: bool = True
+) -> list[dict[str, Any]]:
+    """The conversation as items, oldest first. Raises `UsageError` for what cannot be sent.
+
+    `thinks` is False for a model that takes no reasoning, not even another model's.
+    """
     answered = frozenset(message.tool_call_id for message in messages if isinstance(message, ToolMessage))
     free_text: set[str] = set()
     sent: list[dict[str, Any]] = []
     for message in messages:
         if isinstance(message, AIMessage):
-            items = _Turn(message, provider, store, answered).items()
+            items = _Turn(message, provider, answered, store=store, thinks=thinks).items()
             free_text.update(item["call_id"] for item in items if item["type"] == "custom_tool_call")
             sent += items
         elif isinstance(message, ToolMessage):
@@ -147,11 +152,14 @@ def _call_id(call_id: Any) -> str:
 class _Turn:
     """One message of the model's, on its way back."""
 
-    def __init__(self, message: AIMessage, provider: str, store: bool | None, answered: frozenset[str]) -> None:
+    def __init__(
+        self, message: AIMessage, provider: str, answered: frozenset[str], *, store: bool | None, thinks: bool
+    ) -> None:
         content: Any = message.content
         self._content = cast("list[Any]", [content] if isinstance(content, str) else content)
         self._is_own = message.response_metadata.get("provider", provider) == provider
         self._store = store
+        self._thinks = thinks
         self._with_ids = self._is_own
         self._calls: dict[Any, dict[str, Any]] = {}
         for call in message.tool_calls:
@@ -201,8 +209,17 @@ class _Turn:
             item = server_item(block, others)
             if item is not None:
                 self._items.append(item)
+        elif block.get("type") == "reasoning":
+            self._add_thought(dict(block))
         elif is_raw_item(_plain(block)):
             self._items.append(_raw(block))
+
+    def _add_thought(self, item: dict[str, Any]) -> None:
+        is_only_an_id = not item.get("encrypted_content") and not item.get("content")
+        if self._thinks and not (self._store is False and is_only_an_id):
+            self._items.append(item)
+        else:
+            self._with_ids = False
 
     def _gather(self, block: Block) -> None:
         """Blocks of the same kind and id were one item. What another provider said is one."""
@@ -220,11 +237,7 @@ class _Turn:
         if not blocks:
             return
         if blocks[0]["type"] == "reasoning":
-            item = reasoning_item(blocks)
-            if self._store is False and not item.get("encrypted_content") and not item.get("content"):
-                self._with_ids = False
-            else:
-                self._items.append(item)
+            self._add_thought(reasoning_item(blocks))
         elif self._with_ids and blocks[0].get("id"):
             self._items.append(message_item(blocks, with_id=True))
         else:
