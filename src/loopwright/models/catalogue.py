@@ -50,6 +50,10 @@ def init_chat_model(
     if not name:
         raise UsageError(f"{model!r} names no model: write {provider}:<model>")
     row = provider_named(provider)
+    if row.name == "azure":
+        from loopwright.models.openai_chat.azure import AzureChatOpenAI
+
+        return AzureChatOpenAI(model=name, **kwargs)
     from loopwright.models.openai_chat.model import ChatOpenAI
 
     return ChatOpenAI(model=name, provider=row.name, **kwargs)
