@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from loopwright.models.cache import InMemoryCache
     from loopwright.models.catalogue import init_chat_model
     from loopwright.models.like import ModelLike
+    from loopwright.models.openai_chat.azure import AzureChatOpenAI
     from loopwright.models.openai_chat.model import ChatOpenAI
     from loopwright.models.rate_limit import BaseRateLimiter, InMemoryRateLimiter
     from loopwright.models.shared_rate_limit import SharedRateLimiter
 
 __all__ = [
+    "AzureChatOpenAI",
     "BaseChatModel",
     "BaseRateLimiter",
     "ChatAnthropic",

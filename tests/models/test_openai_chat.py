@@ -308,9 +308,18 @@ def test_structured_output_by_schema():
 
 
 def test_what_a_model_can_do():
-    assert ChatOpenAI(model="gpt-4o", api_key=KEY).profile == {"structured_output": True, "tool_calling": True}
-    assert ChatOpenAI(model="gpt-3.5-turbo", api_key=KEY).profile is None
-    assert ChatOpenAI(model="gpt-4", api_key=KEY).profile is None
+    def profile(model: str) -> Any:
+        return ChatOpenAI(model=model, api_key=KEY).profile
+
+    assert profile("gpt-4o-mini")["max_input_tokens"] == 128_000
+    assert profile("gpt-5")["reasoning_output"] is True
+    assert (profile("gpt-5")["max_input_tokens"], "max_input_tokens" in profile("gpt-5.9")) == (272_000, False)
+    assert [profile(name)["structured_output"] for name in ("gpt-3.5-turbo", "gpt-4", "gpt-4.1")] == [
+        False,
+        False,
+        True,
+    ]
+    assert profile("ft:mine") == {"structured_output": True, "tool_calling": True}
     assert ChatOpenAI(model="m", api_key=KEY, base_url="https://x.test/v1").profile is None
     assert ChatOpenAI(model="gpt-4o", api_key=KEY, profile={"x": 1}).profile == {"x": 1}
 
@@ -431,8 +440,6 @@ def test_fields_that_do_not_exist():
         made(model="m", api_key=KEY, zzz=1)
     with pytest.raises(errors.UsageError, match="needs the name of a model"):
         made(api_key=KEY)
-    with pytest.raises(errors.UsageError, match="leave use_responses_api out"):
-        made(model="m", api_key=KEY, use_responses_api=True)
 
 
 def test_a_subclass_with_fields_of_its_own():

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from loopwright.models.cache import InMemoryCache
     from loopwright.models.catalogue import init_chat_model
     from loopwright.models.like import ChatCall, ModelLike
+    from loopwright.models.openai_chat.azure import AzureChatOpenAI
     from loopwright.models.openai_chat.model import ChatOpenAI
     from loopwright.models.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, Generation, LLMResult
     from loopwright.models.rate_limit import BaseRateLimiter, InMemoryRateLimiter
     from loopwright.models.shared_rate_limit import SharedRateLimiter
 
 __all__ = [
+    "AzureChatOpenAI",
     "BaseChatModel",
     "BaseRateLimiter",
     "ChatAnthropic",
@@ -40,6 +42,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "AzureChatOpenAI": "openai_chat.azure",
     "BaseChatModel": "base",
     "BaseRateLimiter": "rate_limit",
     "ChatAnthropic": "anthropic.model",

@@ -55,6 +55,10 @@ def init_chat_model(
         module, cls, _ = FORMATS[provider]
         return getattr(import_module(f"loopwright.models.{module}"), cls)(model=name, **kwargs)
     row = provider_named(provider)
+    if row.name == "azure":
+        from loopwright.models.openai_chat.azure import AzureChatOpenAI
+
+        return AzureChatOpenAI(model=name, **kwargs)
     from loopwright.models.openai_chat.model import ChatOpenAI
 
     return ChatOpenAI(model=name, provider=row.name, **kwargs)

@@ -93,9 +93,13 @@ _CONTEXT_SENTENCES = (
 
 
 class Peer:
-    """Who is spoken to: the provider, how errors call it, its address, where its key comes from."""
+    """Who is spoken to: the provider, how errors call it, its address, where its key comes from.
 
-    __slots__ = ("_secrets", "host", "key_hint", "label", "provider", "url")
+    `api` is the format that is spoken, where one model speaks several; `host` another server than the provider's own,
+    which only speaks like it.
+    """
+
+    __slots__ = ("_secrets", "api", "host", "key_hint", "label", "provider", "url")
 
     def __init__(
         self,
@@ -106,10 +110,11 @@ class Peer:
         host: str | None = None,
         key_hint: str = "",
         secrets: Iterable[str | None] = (),
+        api: str = "",
     ) -> None:
-        """`host`: another server than the provider's own, which only speaks like it."""
         self.provider = provider
         self.host = host
+        self.api = api
         self.label = label or provider
         self.url = public_url(url)
         self.key_hint = key_hint

@@ -1,7 +1,7 @@
 """OpenAI Chat Completions, and every provider that speaks it.
 
 `request` is what goes out, `response` a whole answer that comes in, `stream` an answer that comes in pieces, `model`
-the class that users make. The first three are plain functions on plain data: no sockets.
+the class that users make, `azure` the same at Azure. The first three are plain functions on plain data: no sockets.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from loopwright.models.openai_chat.azure import AzureChatOpenAI
     from loopwright.models.openai_chat.model import ChatOpenAI
 
-__all__ = ["ChatOpenAI"]
+__all__ = ["AzureChatOpenAI", "ChatOpenAI"]
 
-_LAZY = {"ChatOpenAI": "model"}
+_LAZY = {"AzureChatOpenAI": "azure", "ChatOpenAI": "model"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,8 @@
-"""`ChatOpenAI`: a model behind OpenAI's Chat Completions, at OpenAI or wherever else that format is spoken.
+"""`ChatOpenAI`: a model behind OpenAI's Chat Completions or Responses, at OpenAI or wherever else these are spoken.
 
 Rules:
+
+- which of the two a call goes to is decided for each call, by `which`; the peer carries it to what reads the answer;
 
 - `provider` picks a row of `models/providers.py`: address, key variable, dialect. Without it, `base_url` is looked up
   there; an address nobody knows gets the dialect that most servers accept;
@@ -22,23 +24,25 @@ from loopwright.models.like import ModelLike
 from loopwright.models.openai_chat.dialect import Dialect
 from loopwright.models.openai_chat.request import response_format, wire_messages, wire_tool_choice, wire_tools
 from loopwright.models.openai_chat.response import parse_response
-from loopwright.models.openai_chat.settings import ANYONE, endpoint, key_hint, settle
+from loopwright.models.openai_chat.settings import ANYONE, key_hint, settle
 from loopwright.models.openai_chat.stream import ChatStream
+from loopwright.models.openai_chat.which import by_responses, is_own_tool
 from loopwright.models.providers import PROVIDERS, Provider, host_of, provider_at
+from loopwright.models.settings import with_query
 from loopwright.models.wire_errors import Peer
 from loopwright.models.wire_json import dumps
-from loopwright.models.wired import WiredChatModel
+from loopwright.models.wired import Reader, WiredChatModel
 
 __all__ = ["ChatOpenAI"]
 
 _SENT = (
     "temperature", "top_p", "n", "presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs",
-    "reasoning_effort", "verbosity", "service_tier", "user",
+    "reasoning_effort", "reasoning", "verbosity", "service_tier", "user", "store",
 )  # fmt: skip
 
 
 class ChatOpenAI(WiredChatModel):
-    """A chat model at OpenAI, or at any server that speaks its Chat Completions.
+    """A chat model at OpenAI, or at any server that speaks its Chat Completions or its Responses.
 
     `base_url` is the address up to and with `/v1`.
     """
@@ -59,12 +63,26 @@ class ChatOpenAI(WiredChatModel):
     logprobs: bool | None = None
     top_logprobs: int | None = None
     reasoning_effort: str | None = None
+    reasoning: dict[str, Any] | None = None
+    """`{"effort": "low", "summary": "auto"}`: how much to think, and what to tell of it. OpenAI: Responses only."""
     verbosity: str | None = None
     service_tier: str | None = None
     user: str | None = None
     parallel_tool_calls: bool | None = None
     stream_usage: bool = True
     """Ask for token counts in streams."""
+    use_responses_api: bool | None = None
+    """Ask the Responses API. If it is not set, calls go there that use what only it has."""
+    use_previous_response_id: bool = False
+    """Send only what came after the last answer, and that answer's id; the provider remembers the rest. Responses."""
+    store: bool | None = None
+    """Whether the provider keeps the answer."""
+    include: list[str] | None = None
+    """What else to answer with, `["reasoning.encrypted_content"]` for instance. Responses."""
+    truncation: str | None = None
+    """"auto" drops old items that do not fit the model. Responses."""
+    context_management: list[dict[str, Any]] | None = None
+    """How the provider shortens a long conversation. Responses."""
     dialect: Dialect | None = Field(default=None, exclude=True, repr=False)
     """How the server differs, where the provider's row does not fit it."""
 
@@ -84,7 +102,13 @@ class ChatOpenAI(WiredChatModel):
         return PROVIDERS[self.provider]
 
     @property
-    def _dialect(self) -> Dialect:
+    def wire_model(self) -> str:
+        """The name that is sent for the model."""
+        return self.model
+
+    @property
+    def wire_dialect(self) -> Dialect:
+        """How the server differs from what most accept."""
         if self.dialect is not None:
             return self.dialect
         if self.provider == "openai" and provider_at(self.base_url) is None:
@@ -94,9 +118,17 @@ class ChatOpenAI(WiredChatModel):
     # -- the format -------------------------------------------------------------------------------------------------
 
     def _parse(self, body: bytes, peer: Peer) -> Sequence[AIMessage]:
+        if peer.api == "responses":
+            from loopwright.models.openai_responses.response import parse_response as parse
+
+            return parse(body, peer)
         return parse_response(body, peer)
 
-    def _reader(self, peer: Peer) -> ChatStream:
+    def _reader(self, peer: Peer) -> Reader:
+        if peer.api == "responses":
+            from loopwright.models.openai_responses.stream import ResponsesStream
+
+            return ResponsesStream(peer)
         return ChatStream(peer)
 
     def bind_tools(
@@ -108,8 +140,9 @@ class ChatOpenAI(WiredChatModel):
         holds the model to the tools' schemas; `parallel_tool_calls=False` allows one call an answer.
         """
         bound = super().bind_tools(tools, tool_choice=tool_choice, **kwargs)
-        if isinstance(tool_choice, str):  # a name that is no tool's is told here and not at the call
-            wire_tool_choice(tool_choice, cast("Any", bound).kwargs["tools"], self._dialect)
+        known = cast("Any", bound).kwargs["tools"]
+        if isinstance(tool_choice, str) and not any(map(is_own_tool, known)):
+            wire_tool_choice(tool_choice, known, self.wire_dialect)  # a name that is no tool's is told here
         return bound
 
     # -- a request --------------------------------------------------------------------------------------------------
@@ -117,26 +150,51 @@ class ChatOpenAI(WiredChatModel):
     def _request(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any], *, streamed: bool
     ) -> WireRequest:
-        key, row = self._key(), self._row
+        responses = by_responses(self, kwargs)
+        key = self._key()
         headers = WireHeaders({"content-type": "application/json", "user-agent": f"loopwright/{__version__}"})
         headers["accept"] = "text/event-stream" if streamed else "application/json"
         if key:
-            headers[row.key_header] = f"Bearer {key}" if row.key_header == "authorization" else key
+            name, value = self._authorization(key)
+            headers[name] = value
         if self.organization:
             headers["openai-organization"] = self.organization
         for name, value in (self.default_headers or {}).items():
             headers[name.lower()] = value
+        if responses:
+            from loopwright.models.openai_responses.body import responses_body
+
+            body = responses_body(self, messages, stop, kwargs, streamed)
+        else:
+            body = self._body(messages, stop, kwargs, streamed)
+        path = "responses" if responses else "chat/completions"
+        return WireRequest(self._endpoint(path), headers, dumps(body), self._peer(key, path.partition("/")[0]))
+
+    def _authorization(self, key: str) -> tuple[str, str]:
+        """The header of the key."""
+        name = self._row.key_header
+        return name, f"Bearer {key}" if name == "authorization" else key
+
+    def _endpoint(self, path: str) -> str:
+        """The address of a request."""
+        return with_query(f"{self.base_url}/{path}", self.default_query)
+
+    def _peer(self, key: str | None, api: str) -> Peer:
         known = self.provider != "openai" or provider_at(self.base_url) is not None
-        peer = Peer(
-            row.name,
+        return Peer(
+            self._row.name,
             self.base_url,
             label=None if known else host_of(self.base_url),
-            host=host_of(self.base_url) if row.base_url and host_of(self.base_url) != host_of(row.base_url) else None,
-            key_hint=key_hint(row),
+            host=self._foreign_host(),
+            key_hint=key_hint(self._row),
             secrets=(key, *(self.default_headers or {}).values()),
+            api=api,
         )
-        body = dumps(self._body(messages, stop, kwargs, streamed))
-        return WireRequest(endpoint(self.base_url, self.default_query), headers, body, peer)
+
+    def _foreign_host(self) -> str | None:
+        """The server, where it is not the provider's own: what it asks for an answer is nobody's list price."""
+        host, own = host_of(self.base_url), host_of(self._row.base_url)
+        return host if own and host != own else None
 
     def _body(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any], streamed: bool
@@ -145,8 +203,8 @@ class ChatOpenAI(WiredChatModel):
 
         The messages come last, so that the next turn's request begins with the bytes of this one.
         """
-        dialect = self._dialect
-        body: dict[str, Any] = {"model": self.model, "messages": wire_messages(messages, dialect, self.provider)}
+        dialect = self.wire_dialect
+        body: dict[str, Any] = {"model": self.wire_model, "messages": wire_messages(messages, dialect, self.provider)}
         for name in _SENT:
             value = getattr(self, name)
             if value is not None:

@@ -29,7 +29,15 @@ from loopwright.models.openai_chat.dialect import Dialect
 from loopwright.models.openai_chat.parts import media_parts, text_of, user_content
 from loopwright.models.wire_json import dumps_text, loads
 
-__all__ = ["response_format", "strict_schema", "wire_messages", "wire_tool_choice", "wire_tools"]
+__all__ = [
+    "response_format",
+    "strict_schema",
+    "wire_broken_call",
+    "wire_call",
+    "wire_messages",
+    "wire_tool_choice",
+    "wire_tools",
+]
 
 
 # -- messages -------------------------------------------------------------------------------------------------------
@@ -111,8 +119,8 @@ def _tool(message: ToolMessage, *, has_media: bool) -> dict[str, Any]:
 
 def _assistant(message: AIMessage, dialect: Dialect, provider: str, answered: frozenset[str]) -> dict[str, Any]:
     wire: dict[str, Any] = {"role": "assistant"}
-    calls = [_call(call) for call in message.tool_calls]
-    calls += [_broken_call(call) for call in message.invalid_tool_calls if call.get("id") in answered]
+    calls = [wire_call(call) for call in message.tool_calls]
+    calls += [wire_broken_call(call) for call in message.invalid_tool_calls if call.get("id") in answered]
     content: Any = message.content if isinstance(message.content, str) else _assistant_text(message.content)
     if not content and calls and dialect.null_content:
         content = None
@@ -174,7 +182,8 @@ def _thinking(block: Mapping[str, Any]) -> dict[str, Any]:
     return part
 
 
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+def wire_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    """A call in OpenAI's form."""
     function = {"name": _tool_name(call.get("name")), "arguments": dumps_text(call.get("args") or {})}
     wire: dict[str, Any] = {"id": call.get("id") or "", "type": "function", "function": function}
     if call.get("extra_content"):  # Gemini's signature of the thought behind the call
@@ -182,7 +191,7 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
     return wire
 
 
-def _broken_call(call: Mapping[str, Any]) -> dict[str, Any]:
+def wire_broken_call(call: Mapping[str, Any]) -> dict[str, Any]:
     """A call whose arguments were no object. Servers that parse the history want one; the words stay readable."""
     raw = call.get("args") or ""
     try:
@@ -191,7 +200,7 @@ def _broken_call(call: Mapping[str, Any]) -> dict[str, Any]:
         arguments = None
     if not isinstance(arguments, dict):
         arguments = {"invalid_arguments": raw}
-    return _call({"id": call.get("id"), "name": call.get("name"), "args": arguments})
+    return wire_call({"id": call.get("id"), "name": call.get("name"), "args": arguments})
 
 
 def _tool_name(name: Any) -> str:

@@ -17,15 +17,16 @@ from pydantic import SecretStr
 from loopwright.errors import UsageError
 from loopwright.models.catalogue import find_key, provider_named
 from loopwright.models.openai_chat.dialect import Dialect
+from loopwright.models.openai_chat.profiles import profile_of
 from loopwright.models.providers import PROVIDERS, Provider, provider_at
-from loopwright.models.settings import first_env, given_key, no_key, settle_names, sound_key, with_query
+from loopwright.models.settings import first_env, given_key, no_key, settle_names, sound_key
 
-__all__ = ["ANYONE", "endpoint", "key_hint", "locate", "settle"]
+__all__ = ["ANYONE", "SPELLINGS", "key_hint", "locate", "settle"]
 
 ANYONE: Final = Dialect()
 """The dialect for an address that is in no row."""
 
-_SPELLINGS: Final = {
+SPELLINGS: Final = {
     "model_name": "model",
     "openai_api_key": "api_key",
     "openai_api_base": "base_url",
@@ -38,15 +39,12 @@ _SPELLINGS: Final = {
 
 def settle(cls: Any, fields: dict[str, Any]) -> dict[str, Any]:
     """The fields as they are kept: provider, address and key found. Raises `UsageError`."""
-    if fields.pop("use_responses_api", None):
-        raise UsageError("ChatOpenAI speaks Chat Completions: leave use_responses_api out")
-    settle_names(cls, fields, _SPELLINGS)
+    settle_names(cls, fields, SPELLINGS)
     if not fields.get("model"):
         raise UsageError(f'{cls.__name__} needs the name of a model: {cls.__name__}(model="gpt-4o-mini")')
     row = locate(cls.__name__, fields)
-    holds = row.structured_output and _holds_schemas(row, fields["base_url"], str(fields["model"]))
-    if fields.get("profile") is None and holds:
-        fields["profile"] = {"structured_output": True, "tool_calling": True}
+    if fields.get("profile") is None and row.structured_output:
+        fields["profile"] = _profile(row, fields["base_url"], str(fields["model"]))
     return fields
 
 
@@ -73,7 +71,7 @@ def _address(row: Provider, given: str) -> str:
         )
     if not url.startswith(("https://", "http://")):
         raise UsageError(f"base_url must begin with https:// or http://, not {url!r}")
-    url = url.rstrip("/").removesuffix("/chat/completions").removesuffix("/embeddings")
+    url = url.rstrip("/").removesuffix("/chat/completions").removesuffix("/responses").removesuffix("/embeddings")
     has_path = "/" in url.partition("://")[2]
     if not has_path and row.name == "azure":
         return f"{url}/openai/v1"
@@ -103,13 +101,9 @@ def key_hint(row: Provider) -> str:
     return f"the key comes from api_key= or {variables}" + (f"; {row.note}" if row.note else "")
 
 
-def endpoint(base_url: str, query: Mapping[str, str] | None) -> str:
-    """The address that is posted to."""
-    return with_query(f"{base_url}/chat/completions", query)
-
-
-def _holds_schemas(row: Provider, url: str, model: str) -> bool:
-    """Whether the model is known to hold to a JSON schema; an unknown server behind OpenAI's name is not."""
+def _profile(row: Provider, url: str, model: str) -> dict[str, Any] | None:
+    """What is known of a model. Of an unknown server behind OpenAI's name nothing is."""
     if row.name == "openai" and provider_at(url) is None:
-        return False
-    return not model.startswith(("gpt-3.5", "gpt-4-", "chatgpt-", "o1-mini", "o1-preview")) and model != "gpt-4"
+        return None
+    known = profile_of(model) if row.name in ("openai", "azure") else None
+    return known or {"structured_output": True, "tool_calling": True}
