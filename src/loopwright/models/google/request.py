@@ -77,8 +77,8 @@ def wire_contents(
         else:
             contents += _other(message)
     contents += _results(results, order, names)
-    if not contents and instruction:  # Gemini asks for something to answer
-        return [], [{"role": "user", "parts": instruction}]
+    if not contents:  # Gemini asks for something to answer, be it empty
+        contents.append({"role": "user", "parts": [{"text": ""}]})
     return instruction, contents
 
 
