@@ -12,7 +12,8 @@ from typing import Final
 
 __all__ = ["ArrayDecoder"]
 
-_OUTSIDE: Final = re.compile(rb'["{}]')
+_OUTSIDE: Final = re.compile(rb'[{}]|"(?:[^"\\]*")?')
+"""A brace, a string without escapes, or the quote that begins any other."""
 _INSIDE: Final = re.compile(rb'["\\]')
 
 
@@ -44,6 +45,8 @@ class ArrayDecoder:
                 at = len(pending)
                 break
             at = mark.end()
+            if at - mark.start() > 1:
+                continue
             char = pending[at - 1]
             if char == 92:  # a backslash: whatever it escapes is no end of the string
                 if at == len(pending):

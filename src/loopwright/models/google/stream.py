@@ -60,7 +60,7 @@ class GoogleStream:
                 self._take(name, data, chunks)
             except InvalidResponseError:
                 is_cut = True  # in the middle of an event
-        if not self._events and not is_cut:
+        if not self._events and not is_cut and not self._head.lstrip().startswith(b"data:"):
             raise no_answer(self._peer, self._head, 200)
         if is_cut or not self._gathered.is_finished:
             so_far = self._gathered.words
