@@ -24,7 +24,7 @@ class ArrayDecoder:
 
     def __init__(self) -> None:
         self._pending = bytearray()
-        self._at = 0  # up to here `_pending` has been looked at
+        self._at: int = 0  # up to here `_pending` has been looked at
         self._depth = 0
         self._in_string = False
 

@@ -21,7 +21,7 @@ from loopwright.models.google.response import parse_response
 from loopwright.models.google.schemas import gemini_schema, response_config
 from loopwright.models.google.settings import KEY_VARIABLES, key_header, model_path, safety_list, settle
 from loopwright.models.google.stream import GoogleStream
-from loopwright.models.google.tools import declared, is_own_tool, wire_tool_config, wire_tools
+from loopwright.models.google.tools import declared, is_mode, is_own_tool, wire_tool_config, wire_tools
 from loopwright.models.http import WireHeaders, WireRequest
 from loopwright.models.like import ModelLike
 from loopwright.models.settings import with_query
@@ -117,7 +117,8 @@ class ChatGoogleGenerativeAI(WiredChatModel):
         nothing.
         """
         made = _converted(tools)
-        if isinstance(tool_choice, str):  # a name that is no tool's is told here and not at the call
+        if isinstance(tool_choice, str) and not is_mode(tool_choice):
+            # A name that is no tool's is told here and not at the call.
             wire_tool_config(tool_choice, wire_tools(made))
         if tool_choice is not None:
             kwargs["tool_choice"] = tool_choice

@@ -89,6 +89,8 @@ class GoogleStream:
         except ValueError:
             if data.strip() in (b"", b"[DONE]"):  # some gateways end as OpenAI does
                 return
+            if not self._events:
+                raise no_answer(self._peer, data, 200) from None
             shown = self._peer.clean(data[:200].decode("utf-8", "replace"))
             raise InvalidResponseError(
                 f"{self._peer.label} sent an event that is no part of an answer of generateContent: {shown!r}",

@@ -16,7 +16,7 @@ from loopwright.errors import UsageError
 from loopwright.messages.plain import is_list
 from loopwright.models.google.schemas import gemini_schema
 
-__all__ = ["declared", "is_own_tool", "wire_tool_config", "wire_tools"]
+__all__ = ["declared", "is_mode", "is_own_tool", "wire_tool_config", "wire_tools"]
 
 _MODES: Final = {"auto": "AUTO", "any": "ANY", "required": "ANY", "none": "NONE", "validated": "VALIDATED"}
 _DECLARATIONS: Final = ("functionDeclarations", "function_declarations")
@@ -75,6 +75,11 @@ def declared(tools: Iterable[Mapping[str, Any]]) -> list[str]:
     ]
 
 
+def is_mode(choice: Any) -> bool:
+    """Whether a choice among tools names no tool."""
+    return isinstance(choice, str) and choice.lower() in _MODES
+
+
 def wire_tool_config(choice: Any, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """`toolConfig`; empty where there is nothing to say.
 
@@ -92,7 +97,7 @@ def wire_tool_config(choice: Any, tools: Sequence[Mapping[str, Any]]) -> dict[st
         choice = name
     if choice is True:
         choice = "any"
-    if isinstance(choice, str) and choice.lower() in _MODES:
+    if is_mode(choice):
         return {"functionCallingConfig": {"mode": _MODES[choice.lower()]}}
     known = declared(tools)
     wanted = choice if is_list(choice) else [choice]
