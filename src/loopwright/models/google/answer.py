@@ -21,7 +21,7 @@ from loopwright.messages import AIMessageChunk
 from loopwright.messages.plain import is_dict, is_list
 from loopwright.models.google.citations import citations_of
 from loopwright.models.google.facts import counts_in, finish_word, metadata_of, usage_of
-from loopwright.models.google.wire import Candidate, Event, Part, made_id, sealed_call
+from loopwright.models.google.wire import Candidate, Event, Part, is_made, made_id, sealed_call
 from loopwright.models.wire_json import dumps_text
 
 __all__ = ["Gathered"]
@@ -29,6 +29,9 @@ __all__ = ["Gathered"]
 _Block = dict[str, Any]
 _FACTS: Final = ("finish_message", "url_context_metadata", "citation_metadata", "safety_ratings", "avg_logprobs")
 _MEDIA: Final = ("image", "audio", "video")
+_WORDS: Final = ("text", "reasoning")
+_MARKS: Final = frozenset(("text", "thought", "thoughtSignature"))
+"""Keys that say what a part of words is; one with others is of another kind."""
 
 
 class Gathered:
@@ -129,15 +132,16 @@ class Gathered:
             self._add_call(part.function_call, part.thought_signature, chunks)
             return
         block = self._block_of(part)
-        if block is None and isinstance(part.text, str):
-            return
-        if block is None:
+        if not isinstance(part.text, str) and (block is None or block["type"] in _WORDS):
             sent = raw(number)
-            if not sent:
+            if is_dict(sent) and sent.keys() - _MARKS:
+                self._add_block({"type": "non_standard", "value": sent}, chunks)
                 return
-            block = {"type": "non_standard", "value": sent}
-        elif part.thought_signature:
-            block["extras"] = {**block.get("extras", {}), "signature": part.thought_signature}
+        if block is None:
+            return
+        if part.thought_signature:
+            extras: _Block = block.get("extras", {})
+            block["extras"] = {**extras, "signature": part.thought_signature}
             if block["type"] == "text" and not block["text"]:
                 self._place_calls(chunks)
                 self._sealed.append(block)
@@ -172,11 +176,11 @@ class Gathered:
         return {"type": "server_tool_call", "id": call_id, "name": name, "args": args, "extras": {"part": kind}}
 
     def _server_result(self, found: Mapping[str, Any], kind: str) -> _Block:
-        """A result without an id belongs to the call before it."""
+        """A result without an id belongs to the call before it, if that had none either."""
         output = "output" if kind == "codeExecutionResult" else "response"
         block: _Block = {
             "type": "server_tool_result",
-            "tool_call_id": found.get("id") or self._server_id or made_id(),
+            "tool_call_id": found.get("id") or (self._server_id if is_made(self._server_id) else "") or made_id(),
             "status": "success" if found.get("outcome", "OUTCOME_OK") == "OUTCOME_OK" else "error",
         }
         if output in found:
@@ -206,7 +210,7 @@ class Gathered:
         self._place_calls(chunks)
         self._flush_sealed(chunks)
         kind = block["type"]
-        joins = kind in ("text", "reasoning") and "extras" not in block
+        joins = kind in _WORDS and "extras" not in block
         if not (joins and kind == self._kind):
             self._index += 1
             if kind == "text":

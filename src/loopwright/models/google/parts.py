@@ -28,7 +28,8 @@ _OF_THE_MODEL: Final = frozenset((
     "reasoning", "refusal", "tool_call", "tool_call_chunk", "invalid_tool_call", "server_tool_call",
     "server_tool_call_chunk", "server_tool_result",
 ))  # fmt: skip
-_FOREIGN: Final = frozenset(("redacted_thinking", "input_json_delta"))
+_SKIPPED: Final = frozenset(("text", "redacted_thinking", "input_json_delta"))
+"""Types of blocks without a standard form that nobody misses: broken text, and what no reader can read."""
 _USUAL: Final = {"image": "image/jpeg", "audio": "audio/wav", "video": "video/mp4", "file": "application/pdf"}
 _FILES: Final = "https://generativelanguage.googleapis.com/v1beta/"
 
@@ -81,7 +82,8 @@ def model_part(block: _Block, *, own: bool) -> _Block | None:
     elif kind == "server_tool_result":
         part = _server_result(block, extras)
     elif kind == "non_standard":
-        return dict(block["value"])
+        value = block.get("value")
+        return dict(value) if is_dict(value) and "type" not in value else None
     if part is not None and signature:
         part["thoughtSignature"] = signature
     return part
@@ -105,7 +107,7 @@ def _user_part(block: _Block) -> _Block | None:
     found: _Block = value if is_dict(value) else {}
     if found and "type" not in found:
         return dict(found)
-    if found.get("type") in _FOREIGN:
+    if found.get("type") in _SKIPPED:
         return None
     raise UsageError(
         f"a block of type {found.get('type')!r} has no form at Gemini: write text, image, audio, video or file, or "

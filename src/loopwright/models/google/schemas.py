@@ -33,9 +33,6 @@ def _walk(part: Any) -> Any:
     if not isinstance(part, Mapping):
         return part
     node = cast("Mapping[str, Any]", part)
-    if isinstance(node.get("$ref"), str):
-        reference = str(node["$ref"]).replace("#/definitions/", "#/$defs/")
-        return {key: _walk_key(key, value) for key, value in node.items() if key == "$defs"} | {"$ref": reference}
     made: dict[str, Any] = {}
     for key, value in node.items():
         if key in _ABOUT:
@@ -47,10 +44,12 @@ def _walk(part: Any) -> Any:
                 _add(made, _walk(inner))
         else:
             _add(made, {"$defs" if key == "definitions" else key: _walk_key(key, value)})
-    return made
+    return {key: made[key] for key in ("$defs", "$ref") if key in made} if "$ref" in made else made
 
 
 def _walk_key(key: str, value: Any) -> Any:
+    if key == "$ref" and isinstance(value, str):
+        return value.replace("#/definitions/", "#/$defs/")
     if key in _BY_NAME and isinstance(value, Mapping):
         return {name: _walk(inner) for name, inner in cast("Mapping[str, Any]", value).items()}
     return value if key in _DATA else _walk(value)
