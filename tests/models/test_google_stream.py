@@ -144,7 +144,7 @@ def test_no_arguments(args: Any):
     assert streamed({"functionCall": {"name": "f"}}).tool_calls[0]["args"] == {}
 
 
-@pytest.mark.parametrize(("args", "raw"), [([1], "[1]"), ("x", '"x"'), (7, "7")])
+@pytest.mark.parametrize(("args", "raw"), [([1], "[1]"), ("x", "x"), (7, "7")])
 def test_arguments_that_are_no_object(args: Any, raw: str):
     for message in (
         whole({"functionCall": {"name": "f", "args": args}}),
@@ -158,6 +158,47 @@ def test_arguments_that_are_no_object(args: Any, raw: str):
 def test_a_call_without_a_name():
     [bad] = whole({"functionCall": {"args": {}}}).invalid_tool_calls
     assert bad["error"] == "the call has no name"
+
+
+def pieces(*values: dict[str, Any], more: bool = True) -> dict[str, Any]:
+    return {"functionCall": {"partialArgs": list(values), **({"willContinue": True} if more else {})}}
+
+
+def test_a_call_that_comes_in_pieces():
+    message = streamed(
+        {"functionCall": {"name": "f", "id": "g-1", "willContinue": True}, "thoughtSignature": "cA=="},
+        pieces({"jsonPath": "$.city", "stringValue": "New", "willContinue": True}),
+        pieces({"jsonPath": "$.city", "stringValue": " Delhi"}, {"jsonPath": "$.days[1].n", "numberValue": 2}),
+        pieces({"jsonPath": "$['a b'].ok", "boolValue": True}, {"jsonPath": '$["x"]', "nullValue": "NULL_VALUE"}),
+        {"functionCall": {}},
+        CALL,
+    )
+    first, second = message.tool_calls
+    args = {"city": "New Delhi", "days": [None, {"n": 2}], "a b": {"ok": True}, "x": None}
+    assert (first["name"], first["args"], first["id"]) == ("f", args, "g-1")
+    assert call_signature(first) == "cA=="
+    assert (second["name"], second["args"]) == ("f", {"a": 1})
+
+
+def test_pieces_end_with_the_next_name():
+    begun = {"functionCall": {"name": "f", "willContinue": True}}
+    last = pieces({"jsonPath": "$.a", "numberValue": 1}, more=False)
+    assert [call["args"] for call in streamed(begun, begun, last).tool_calls] == [{}, {"a": 1}]
+
+
+@pytest.mark.parametrize("path", ["", "$", "city", "$.a..b", "$.n.x", "$[0]", "$.a[999999999]", "None"])
+def test_pieces_without_a_place(path: str):
+    begun = {"functionCall": {"name": "f", "args": {"n": 1}, "willContinue": True}}
+    message = streamed(begun, pieces({"jsonPath": path, "stringValue": "x"}, more=False))
+    assert message.tool_calls == []
+    assert message.invalid_tool_calls[0]["name"] == "f"
+
+
+def test_pieces_that_stop_are_no_call():
+    begun = {"functionCall": {"name": "f", "willContinue": True}}
+    message = streamed(begun, pieces({"jsonPath": "$.city", "stringValue": "Os", "willContinue": True}))
+    assert message.tool_calls == []
+    assert message.invalid_tool_calls[0]["args"] == '{"city":"Os"'
 
 
 def test_server_tools():

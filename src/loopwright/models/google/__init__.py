@@ -1,8 +1,9 @@
 """Gemini's generateContent, at the Gemini API and at Vertex AI.
 
 `request` is what goes out, with `parts` (blocks to parts), `tools` and `schemas`. `answer` reads the parts of what
-comes in, with `citations` and `facts`; `response` a whole answer, `stream` one that comes in pieces. `model` has the
-classes that users make. All but `model` and `settings` are plain functions on plain data: no sockets.
+comes in, with `citations`, `facts` and `partial` (calls in pieces); `response` a whole answer, `stream` one that comes
+in pieces. `model` has the classes that users make. All but `model` and `settings` are plain functions and classes on
+plain data: no sockets.
 """
 
 from __future__ import annotations

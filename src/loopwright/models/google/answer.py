@@ -21,6 +21,7 @@ from loopwright.messages import AIMessageChunk
 from loopwright.messages.plain import is_dict, is_list
 from loopwright.models.google.citations import citations_of
 from loopwright.models.google.facts import counts_in, finish_word, metadata_of, usage_of
+from loopwright.models.google.partial import PartialCall
 from loopwright.models.google.wire import Candidate, Event, Part, is_made, made_id, sealed_call
 from loopwright.models.wire_json import dumps_text
 
@@ -50,6 +51,7 @@ class Gathered:
         self._kind = ""
         self._texts: list[tuple[int | None, list[str]]] = []  # text blocks by index
         self._calls = 0
+        self._partial: PartialCall | None = None  # a call that comes in pieces
         self._unplaced: list[_Block] = []  # calls that nothing has followed
         self._sealed: list[_Block] = []  # signatures on empty text: they wait, for citations belong before them
         self._server_id = ""  # of the provider's own call that has no result yet
@@ -129,7 +131,7 @@ class Gathered:
 
     def _add_part(self, part: Part, number: int, raw: Callable[[int], Any], chunks: list[AIMessageChunk]) -> None:
         if is_dict(part.function_call):
-            self._add_call(part.function_call, part.thought_signature, chunks)
+            self._add_function(part.function_call, part.thought_signature, chunks)
             return
         block = self._block_of(part)
         if not isinstance(part.text, str) and (block is None or block["type"] in _WORDS):
@@ -188,11 +190,31 @@ class Gathered:
         block["extras"] = {"part": kind, **{key: found[key] for key in found if key not in ("id", output)}}
         return block
 
+    def _add_function(self, found: _Block, signature: Any, chunks: list[AIMessageChunk]) -> None:
+        """A call, or a piece of one: only its first piece has the name."""
+        partial = self._partial
+        if partial is not None and found.get("name"):
+            self._end_partial(chunks, is_whole=True)
+            partial = None
+        if partial is None and not found.get("willContinue") and not found.get("partialArgs"):
+            self._add_call(found, signature, chunks)
+            return
+        if partial is None:
+            partial = self._partial = PartialCall()
+        partial.add(found, signature)
+        if not found.get("willContinue"):
+            self._end_partial(chunks, is_whole=True)
+
+    def _end_partial(self, chunks: list[AIMessageChunk], *, is_whole: bool) -> None:
+        partial, self._partial = self._partial, None
+        if partial is not None:
+            self._add_call(partial.call(is_whole=is_whole), partial.signature, chunks)
+
     def _add_call(self, found: _Block, signature: Any, chunks: list[AIMessageChunk]) -> None:
         args = found.get("args")
         piece: _Block = {
             "name": found.get("name") or None,
-            "args": "" if args is None else dumps_text(args),
+            "args": args if isinstance(args, str) else "" if args is None else dumps_text(args),
             "id": found.get("id") or made_id(),
             "index": self._calls,
             "type": "tool_call_chunk",
@@ -242,6 +264,7 @@ class Gathered:
     def end(self) -> list[AIMessageChunk]:
         """What is left, and the empty chunk that says how the answer ended."""
         chunks: list[AIMessageChunk] = []
+        self._end_partial(chunks, is_whole=False)
         self._cite(chunks)
         self._flush_sealed(chunks)
         counts = counts_in(self._usage)
