@@ -445,6 +445,11 @@ def test_vertex_is_chosen_by_the_project(monkeypatch: pytest.MonkeyPatch):
     assert "/projects/q/locations/us-east1/" in request_of(made(api_key=lambda: "t")).url
 
 
+def test_credentials_are_a_function_here():
+    with pytest.raises(errors.UsageError, match="api_key=token"):
+        made(project="p", credentials=object())
+
+
 def test_vertex_with_a_key_of_its_express_mode():
     request = request_of(made(vertexai=True))
     assert request.url == (

@@ -39,6 +39,11 @@ _TRUE: Final = ("1", "true", "yes")
 
 def settle(cls: Any, fields: dict[str, Any], *, vertexai: bool) -> dict[str, Any]:
     """The fields as they are kept: place, address and key found. Raises `UsageError`."""
+    if fields.get("credentials") is not None:
+        raise UsageError(
+            f"{cls.__name__} takes a function that gives a bearer token in place of credentials: write api_key=token, "
+            "where token() refreshes the credentials if they are not valid and returns their token"
+        )
     settle_names(cls, fields, _SPELLINGS)
     model = str(fields.get("model") or "").removeprefix("models/")
     if not model:
