@@ -157,7 +157,7 @@ def from_response(peer: Peer, status: int, headers: Mapping[str, str], body: byt
         f"{peer.label} answered {status}: {sentence}{advice}",
         status_code=status,
         retryable=error.retryable,
-        retry_after=retry_after_s(headers),
+        retry_after=_first_known(retry_after_s(headers), _retry_delay_s(value)),
         code=code,
         body=value if value is not None else text[:2000],
     )
@@ -235,6 +235,23 @@ def retry_after_s(headers: Mapping[str, str], now: float | None = None) -> float
     except (TypeError, ValueError):
         return None
     return max(0.0, moment.timestamp() - (time.time() if now is None else now))
+
+
+def _retry_delay_s(value: Any) -> float | None:
+    """Seconds to wait where Google says them: in the body, as `{"retryDelay": "36s"}` among the details."""
+    for entry in cast("list[Any]", value) if isinstance(value, list) else [value]:
+        error = cast("dict[str, Any]", entry).get("error") if isinstance(entry, dict) else None
+        details = cast("dict[str, Any]", error).get("details") if isinstance(error, dict) else None
+        for detail in cast("list[Any]", details) if isinstance(details, list) else []:
+            delay = cast("dict[str, Any]", detail).get("retryDelay") if isinstance(detail, dict) else None
+            seconds = _number(delay.removesuffix("s")) if isinstance(delay, str) else None
+            if seconds is not None:
+                return max(0.0, seconds)
+    return None
+
+
+def _first_known(*values: float | None) -> float | None:
+    return next((value for value in values if value is not None), None)
 
 
 def _number(value: str | None) -> float | None:
