@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from loopwright.models.base import BaseChatModel
     from loopwright.models.cache import InMemoryCache
     from loopwright.models.catalogue import init_chat_model
+    from loopwright.models.google.model import ChatGoogleGenerativeAI, ChatVertexAI
     from loopwright.models.like import ModelLike
     from loopwright.models.openai_chat.azure import AzureChatOpenAI
     from loopwright.models.openai_chat.model import ChatOpenAI
@@ -25,7 +26,9 @@ __all__ = [
     "BaseRateLimiter",
     "ChatAnthropic",
     "ChatAnthropicBedrock",
+    "ChatGoogleGenerativeAI",
     "ChatOpenAI",
+    "ChatVertexAI",
     "InMemoryCache",
     "InMemoryRateLimiter",
     "ModelLike",

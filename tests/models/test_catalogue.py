@@ -117,17 +117,17 @@ def test_a_provider_that_nobody_knows():
 
 
 def test_providers_of_another_format_say_what_to_take():
-    words = wrong("google_genai:gemini-2.5-pro", api_key=KEY)
-    assert 'init_chat_model("openrouter:google/gemini-2.5-flash")' in words
-    assert "generativelanguage.googleapis.com" in wrong("google_genai:gemini-2.5-pro")
-    assert "base_url" not in wrong("bedrock:x")
-    assert "'google' is not spoken to directly" in wrong("gemini-2.5-pro")
+    assert "init_chat_model('anthropic_bedrock:anthropic.claude" in wrong("bedrock:x")
+    assert "'bedrock_converse'" in wrong("bedrock_converse:x")
 
 
 @pytest.mark.parametrize(
     ("name", "kwargs", "kind"),
     [
         ("anthropic:claude-sonnet-4-5", {"api_key": KEY}, "ChatAnthropic"),
+        ("gemini-2.5-pro", {"api_key": KEY}, "ChatGoogleGenerativeAI"),
+        ("google_genai:gemini-2.5-pro", {"api_key": KEY}, "ChatGoogleGenerativeAI"),
+        ("google_vertexai:gemini-2.5-pro", {"api_key": KEY}, "ChatVertexAI"),
         ("claude-sonnet-4-5", {"api_key": KEY}, "ChatAnthropic"),
         ("anthropic_bedrock:anthropic.claude-3", {"region_name": "us-east-1"}, "ChatAnthropicBedrock"),
     ],

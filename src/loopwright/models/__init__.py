@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from loopwright.models.base import BaseChatModel
     from loopwright.models.cache import InMemoryCache
     from loopwright.models.catalogue import init_chat_model
+    from loopwright.models.google.model import ChatGoogleGenerativeAI, ChatVertexAI
     from loopwright.models.like import ChatCall, ModelLike
     from loopwright.models.openai_chat.azure import AzureChatOpenAI
     from loopwright.models.openai_chat.model import ChatOpenAI
@@ -30,8 +31,10 @@ __all__ = [
     "ChatCall",
     "ChatGeneration",
     "ChatGenerationChunk",
+    "ChatGoogleGenerativeAI",
     "ChatOpenAI",
     "ChatResult",
+    "ChatVertexAI",
     "Generation",
     "InMemoryCache",
     "InMemoryRateLimiter",
@@ -50,8 +53,10 @@ _LAZY = {
     "ChatCall": "like",
     "ChatGeneration": "outputs",
     "ChatGenerationChunk": "outputs",
+    "ChatGoogleGenerativeAI": "google.model",
     "ChatOpenAI": "openai_chat.model",
     "ChatResult": "outputs",
+    "ChatVertexAI": "google.model",
     "Generation": "outputs",
     "InMemoryCache": "cache",
     "InMemoryRateLimiter": "rate_limit",

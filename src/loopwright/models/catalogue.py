@@ -92,7 +92,7 @@ def infer_provider(model: str) -> str | None:
     for row in PROVIDERS.values():
         if row.models and name.startswith(row.models):
             return row.name
-    for provider, (_, _, beginnings) in [*FORMATS.items(), *ELSEWHERE.items()]:
+    for provider, (_, _, beginnings) in FORMATS.items():
         if beginnings and name.startswith(beginnings):
             return provider
     return None
@@ -104,14 +104,9 @@ def provider_named(name: str) -> Provider:
     if known in PROVIDERS:
         return PROVIDERS[known]
     if known in ELSEWHERE:
-        through, address, _ = ELSEWHERE[known]
-        also = (
-            f', or its own endpoint in OpenAI\'s format: ChatOpenAI(model="...", base_url="{address}", api_key="...")'
-            if address
-            else ""
-        )
         raise UsageError(
-            f'the provider {name!r} is not spoken to directly yet: take init_chat_model("{through}"){also}'
+            f"the format of {name!r} is not spoken here: take init_chat_model({ELSEWHERE[known]!r}) or another model "
+            "that Bedrock serves in Anthropic's format"
         )
     from difflib import get_close_matches
 

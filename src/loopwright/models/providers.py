@@ -333,31 +333,25 @@ ALIASES: Final[dict[str, str]] = {
     "ark": "doubao",
     "ernie": "qianfan",
     "github_models": "github",
+    "google_genai": "google",
+    "gemini": "google",
+    "vertexai": "google_vertexai",
+    "google-vertex": "google_vertexai",
 }
 """Other names that users know a provider by."""
 
 FORMATS: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
     "anthropic": ("anthropic.model", "ChatAnthropic", ("claude-",)),
     "anthropic_bedrock": ("anthropic.bedrock", "ChatAnthropicBedrock", ()),
+    "google": ("google.model", "ChatGoogleGenerativeAI", ("gemini-", "gemma-")),
+    "google_vertexai": ("google.model", "ChatVertexAI", ()),
 }
 """Providers with a format of their own: module and class that speak it, and beginnings of their models' names."""
 
-ELSEWHERE: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
-    "google": (
-        "openrouter:google/gemini-2.5-flash",
-        "https://generativelanguage.googleapis.com/v1beta/openai/",
-        ("gemini-", "gemma-"),
-    ),
-    "google_genai": (
-        "openrouter:google/gemini-2.5-flash",
-        "https://generativelanguage.googleapis.com/v1beta/openai/",
-        (),
-    ),
-    "google_vertexai": ("openrouter:google/gemini-2.5-flash", "", ()),
-    "bedrock": ("openrouter:anthropic/claude-sonnet-4.5", "", ()),
-    "bedrock_converse": ("openrouter:anthropic/claude-sonnet-4.5", "", ()),
+ELSEWHERE: Final[dict[str, str]] = {
+    name: "anthropic_bedrock:anthropic.claude-sonnet-4-5-20250929-v1:0" for name in ("bedrock", "bedrock_converse")
 }
-"""Providers whose own wire format is not spoken here: how else to reach them, and their address for OpenAI's format."""
+"""Providers whose own wire format is not spoken here, and a name by which models of theirs are reached."""
 
 
 def host_of(url: str) -> str:
