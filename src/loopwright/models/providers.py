@@ -348,9 +348,9 @@ FORMATS: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
 }
 """Providers with a format of their own: module and class that speak it, and beginnings of their models' names."""
 
-ELSEWHERE: Final[dict[str, str]] = {
-    name: "anthropic_bedrock:anthropic.claude-sonnet-4-5-20250929-v1:0" for name in ("bedrock", "bedrock_converse")
-}
+_CLAUDE_ON_BEDROCK: Final = "anthropic_bedrock:anthropic.claude-sonnet-4-5-20250929-v1:0"
+
+ELSEWHERE: Final[dict[str, str]] = {"bedrock": _CLAUDE_ON_BEDROCK, "bedrock_converse": _CLAUDE_ON_BEDROCK}
 """Providers whose own wire format is not spoken here, and a name by which models of theirs are reached."""
 
 
