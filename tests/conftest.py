@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -9,7 +10,14 @@ import pytest
 
 from tests import services
 
-__all__ = ["kills", "postgres_server", "postgres_url", "pytest_addoption", "simulation_seeds"]
+__all__ = [
+    "kills",
+    "postgres_server",
+    "postgres_url",
+    "pytest_addoption",
+    "pytest_collection_finish",
+    "simulation_seeds",
+]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -17,6 +25,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--simulations", type=int, help="play so many simulated runs (LOOPWRIGHT_SIMULATIONS, else 1000)")
     group.addoption("--kills", type=int, help="kill a process at every Nth effect (LOOPWRIGHT_KILLS, else 40)")
     group.addoption("--simulation-seed", type=int, help="play the simulated run of this seed alone")
+
+
+def pytest_collection_finish() -> None:
+    """What stays to the end, thousands of recorded answers among it, is no garbage: nobody need look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

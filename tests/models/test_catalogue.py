@@ -161,7 +161,7 @@ def test_the_table():
         assert row.base_url or row.base_url_env
         assert row.base_url == row.base_url.rstrip("/")
         assert not row.base_url or row.base_url.startswith("https://" if row.needs_key else "http://localhost:")
-    assert set(ALIASES.values()) <= set(PROVIDERS)
+    assert set(ALIASES.values()) <= {*PROVIDERS, *FORMATS}
     assert not set(ALIASES) & (set(PROVIDERS) | set(FORMATS) | set(ELSEWHERE) | {"local"})
 
 

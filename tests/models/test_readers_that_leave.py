@@ -177,6 +177,17 @@ def test_an_error_that_ends_the_loop_with_the_stream_in_its_traceback(noise):
         assert server.hung_up.wait(10)
 
 
+def test_a_model_that_goes_as_the_last_thing_of_a_loop_leaves_nothing_open(noise):
+    with Loopback(Answer(pieces=chat_stream("a", "b"))) as server:
+
+        async def main() -> None:
+            model = ChatOpenAI(model="m", api_key="sk-none", base_url=server.url, streaming=True)
+            await asyncio.gather(*(model.ainvoke("hi") for _ in range(3)))
+
+        run(main, noise)
+        gc.collect()
+
+
 def test_a_connection_that_was_read_to_its_end_is_used_again(noise):
     with Loopback(Answer(pieces=chat_stream("a", "b"))) as server:
         model = ChatOpenAI(model="m", api_key="sk-none", base_url=server.url)

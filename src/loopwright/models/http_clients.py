@@ -17,6 +17,7 @@ import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 from typing import Any
 
 from loopwright.drive.owned import Owned
@@ -82,6 +83,7 @@ class _World:
         self.lanes: list[Lane] = []
         self.answers: weakref.WeakSet[Streamed] = weakref.WeakSet()
         """What is being read on the loop, also through a client of the user's."""
+        self._closing: Any = None
 
     def take(self, make: Callable[[], Any]) -> Lane:
         """The lane for the next call, which has to `leave()` it."""
@@ -101,11 +103,15 @@ class _World:
             lane.client.close()
 
     async def aclose(self) -> None:
-        lanes, self.lanes = self.lanes, []
-        for answer in list(self.answers):
-            await answer.aclose()
-        for lane in lanes:
-            await lane.client.aclose()
+        """Whoever comes while it is being closed waits for that."""
+        import asyncio
+
+        self._closing = self._closing or asyncio.Lock()
+        async with self._closing:
+            for answer in list(self.answers):
+                await answer.aclose()
+            while self.lanes:
+                await self.lanes.pop().client.aclose()
 
 
 class Clients:
@@ -118,8 +124,11 @@ class Clients:
     def _forget(self) -> None:
         self._lock = threading.Lock()
         self._blocking = _World()
-        self._closer = weakref.finalize(self, self._blocking.close)
         self.loops: dict[int, tuple[weakref.ref[Any], Any, _World]] = {}
+        self._closers = (
+            weakref.finalize(self, self._blocking.close),
+            weakref.finalize(self, _let_go, self.loops),
+        )
 
     def blocking(self, url: str) -> Lane:
         """The lane for one blocking call to `url`."""
@@ -145,9 +154,11 @@ class Clients:
             keeper = _keep(world, weakref.ref(self), id(loop))
             await anext(keeper)
             with self._lock:
-                alive = {key: one for key, one in self.loops.items() if (old := one[0]()) and not old.is_closed()}
-                found = alive[id(loop)] = (weakref.ref(loop), keeper, world)
-                self.loops = alive
+                for key, (old, *_) in list(self.loops.items()):
+                    if (ended := old()) is None or ended.is_closed():
+                        del self.loops[key]
+                found = self.loops[id(loop)] = (weakref.ref(loop), keeper, world)
+                _keepers.setdefault(loop, set()).add(keeper)
         return found[2]
 
     def close_blocking(self) -> None:
@@ -158,14 +169,16 @@ class Clients:
         """The same for the running loop."""
         import asyncio
 
-        found = self.loops.pop(id(asyncio.get_running_loop()), None)
+        loop = asyncio.get_running_loop()
+        found = self.loops.pop(id(loop), None)
         if found is not None:
-            await found[1].aclose()
+            await _end(loop, *found[1:])
 
     def leave_to_parent(self) -> None:
         """In a forked child: the sockets are the parent's, they must be neither used nor shut down here."""
         _inherited.append((self._blocking, self.loops))
-        self._closer.detach()
+        for closer in self._closers:
+            closer.detach()
         self._forget()
 
 
@@ -173,7 +186,7 @@ async def _keep(world: _World, clients: weakref.ref[Clients], key: int) -> Async
     """Holds a loop's clients until the loop ends.
 
     `asyncio.run` closes the generators that are left before it closes the loop, which is the only notice of its end
-    that a loop gives. Dropping the last reference has the same effect.
+    that a loop gives.
     """
     try:
         yield
@@ -184,6 +197,32 @@ async def _keep(world: _World, clients: weakref.ref[Clients], key: int) -> Async
         await world.aclose()
 
 
+def _let_go(loops: dict[int, tuple[weakref.ref[Any], Any, _World]]) -> None:
+    """The model is gone, on whatever thread: its clients are closed on their loops."""
+    for known, keeper, world in loops.values():
+        loop = known()
+        if loop is not None and not loop.is_closed():
+            with suppress(RuntimeError):  # it has been closed since
+                loop.call_soon_threadsafe(_begin_end, loop, keeper, world)
+
+
+def _begin_end(loop: Any, keeper: AsyncGenerator[None, None], world: _World) -> None:
+    task = loop.create_task(_end(loop, keeper, world))
+    _ending.add(task)
+    task.add_done_callback(_ending.discard)
+
+
+async def _end(loop: Any, keeper: AsyncGenerator[None, None], world: _World) -> None:
+    await world.aclose()
+    with suppress(RuntimeError):  # the loop, which ends too, is just closing it
+        await keeper.aclose()
+    _keepers.get(loop, set[Any]()).discard(keeper)
+
+
+_keepers: weakref.WeakKeyDictionary[Any, set[AsyncGenerator[None, None]]] = weakref.WeakKeyDictionary()
+"""What is held for each loop. A model may be gone before its loop ends, in the same moment as well."""
+_ending: set[Any] = set()
+"""The tasks that close what models have left: a loop keeps no task alive."""
 _counting = threading.Lock()
 """Held while calls are counted: threads share lanes."""
 _living: weakref.WeakSet[Clients] = weakref.WeakSet()

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from loopwright.agents import Limits, create_agent
 from loopwright.errors import ModelConnectionError, ModelError
 from loopwright.messages import AIMessage, HumanMessage, ToolMessage, merge_chunks
+from loopwright.models.anthropic import ChatAnthropic
 from loopwright.models.openai_chat import ChatOpenAI
 from loopwright.tools import tool
 
@@ -28,7 +29,19 @@ def openai_chat(url: str, **fields: Any) -> Any:
     return ChatOpenAI(model="small", base_url=f"{url}/v1", api_key="none", temperature=0, **fields)
 
 
-FORMATS = [pytest.param(openai_chat, id="openai-chat")]
+def openai_responses(url: str, **fields: Any) -> Any:
+    return openai_chat(url, use_responses_api=True, **fields)
+
+
+def anthropic(url: str, **fields: Any) -> Any:
+    return ChatAnthropic(model="small", base_url=url, api_key="none", temperature=0, **fields)
+
+
+FORMATS = [
+    pytest.param(openai_chat, id="openai-chat"),
+    pytest.param(openai_responses, id="openai-responses"),
+    pytest.param(anthropic, id="anthropic"),
+]
 
 
 @pytest.fixture(params=FORMATS)
