@@ -329,7 +329,13 @@ class AioPort(StandingPort):
         source, reading, pausing = Owned(coro()), self.reading, pause()
         try:
             if timeout_s is None:
-                async for item in source:
+                try:
+                    take(await anext(source))
+                except StopAsyncIteration:
+                    return
+                if reading:
+                    await pausing
+                async for item in source.begun:  # a frame fewer for each token
                     take(item)
                     if reading:
                         await pausing

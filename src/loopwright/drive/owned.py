@@ -22,24 +22,25 @@ class Owned(AsyncIterator[T], Generic[T]):
     `deep` is for generators that close each other, and have nothing to wait for when `source` is closed.
     """
 
-    __slots__ = ("_begun", "_deep", "_next", "_source")
+    __slots__ = ("_deep", "_is_begun", "_next", "begun")
 
     def __init__(self, source: AsyncIterator[T], *, deep: bool = False) -> None:
-        self._source, self._deep = source, deep
+        self.begun, self._deep = source, deep
+        """The source itself: to be read directly once it has begun, where `deep` does not matter."""
         self._next: Callable[[], Awaitable[T]] = aiter(source).__anext__
-        self._begun = False
+        self._is_begun = False
 
     def __anext__(self) -> Awaitable[T]:
-        if self._begun:
+        if self._is_begun:
             return self._next()
-        self._begun = True
+        self._is_begun = True
         with _unannounced():  # a generator is announced when its first item is asked for
             first = self._next()
         return _Deep(first) if self._deep else first
 
     async def aclose(self) -> None:
         """Close the source, if it can be closed."""
-        close = getattr(self._source, "aclose", None)
+        close = getattr(self.begun, "aclose", None)
         if close is not None:
             await close()
 
