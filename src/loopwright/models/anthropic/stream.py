@@ -33,7 +33,7 @@ from loopwright.models.anthropic.response import (
     says_something,
     usage_of,
 )
-from loopwright.models.sse import SseDecoder
+from loopwright.models.stream_body import StreamBody
 from loopwright.models.wire_errors import Peer, error_in_stream
 from loopwright.models.wire_json import dumps_text, has_surrogates, loads, mend_surrogates
 
@@ -93,10 +93,7 @@ class MessageStream:
     def __init__(self, peer: Peer) -> None:
         self._id = new_id()  # all chunks of a message have one id; giving it here spares a copy of each
         self._peer = peer
-        self._sse = SseDecoder()
-        self._whole: bytearray | None = None  # the body so far, if it is JSON and no stream
-        self._begun = False  # something other than white space has come
-        self._head = b""  # the beginning, to show when it was no stream
+        self._body = StreamBody()
         self._events = 0
         self._facts: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
@@ -109,23 +106,19 @@ class MessageStream:
 
     def feed(self, piece: bytes) -> list[AIMessageChunk]:
         """The chunks that `piece` completes."""
-        if self._whole is not None:
-            self._whole += piece
-            return []
-        if not self._events and self._looks_whole(piece):
-            return []
         chunks: list[AIMessageChunk] = []
-        for name, data in self._sse.feed(piece):
+        for name, data in self._body.feed(piece):
             if not self._done:
                 self._take(name, data, chunks)
         return chunks
 
     def close(self) -> list[AIMessageChunk]:
         """What is left when the bytes have ended. Raises where the answer is not complete."""
-        if self._whole is not None:
-            return [_as_chunk(parse_response(bytes(self._whole), self._peer)[0])]
+        whole = self._body.whole
+        if whole is not None:
+            return [_as_chunk(parse_response(whole, self._peer)[0])]
         chunks: list[AIMessageChunk] = []
-        for name, data in self._sse.close():
+        for name, data in self._body.close():
             if not self._done:
                 try:
                     self._take(name, data, chunks)
@@ -336,20 +329,8 @@ class MessageStream:
 
     # -- what is no stream ------------------------------------------------------------------------------------------
 
-    def _looks_whole(self, piece: bytes) -> bool:
-        """Whether the body is JSON: no line of a stream begins with a brace or a bracket."""
-        if len(self._head) < 400:
-            self._head += piece[:400]
-        if not self._begun:
-            body = piece.lstrip(b"\xef\xbb\xbf \r\n\t")
-            self._begun = bool(body)
-            if body[:1] in (b"{", b"["):
-                self._whole = bytearray(body)
-                return True
-        return False
-
     def _no_stream(self) -> Exception:
-        shown = self._peer.clean(" ".join(self._head[:400].decode("utf-8", "replace").split()))
+        shown = self._peer.clean(self._body.beginning)
         return InvalidResponseError(
             f"{self._peer.label} answered with no stream of a message: {shown[:200] or '(nothing)'}. "
             f"Is base_url right? It was asked at {self._peer.url}",
