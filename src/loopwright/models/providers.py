@@ -10,9 +10,10 @@ from typing import Final
 
 import msgspec
 
+from loopwright.models.addresses import host_of
 from loopwright.models.openai_chat.dialect import Dialect
 
-__all__ = ["ALIASES", "ELSEWHERE", "FORMATS", "PROVIDERS", "Provider", "host_of", "provider_at"]
+__all__ = ["ALIASES", "ELSEWHERE", "FORMATS", "PROVIDERS", "Provider", "provider_at"]
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True):
@@ -352,11 +353,6 @@ _CLAUDE_ON_BEDROCK: Final = "anthropic_bedrock:anthropic.claude-sonnet-4-5-20250
 
 ELSEWHERE: Final[dict[str, str]] = {"bedrock": _CLAUDE_ON_BEDROCK, "bedrock_converse": _CLAUDE_ON_BEDROCK}
 """Providers whose own wire format is not spoken here, and a name by which models of theirs are reached."""
-
-
-def host_of(url: str) -> str:
-    """Host and port of an address, in lower case."""
-    return url.partition("://")[2].partition("/")[0].rpartition("@")[2].lower()
 
 
 _HOSTS: Final = {

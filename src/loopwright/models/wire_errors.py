@@ -99,7 +99,7 @@ class Peer:
     which only speaks like it.
     """
 
-    __slots__ = ("_secrets", "api", "host", "key_hint", "label", "provider", "url")
+    __slots__ = ("_secrets", "api", "key_hint", "label", "provider", "url", "who")
 
     def __init__(
         self,
@@ -113,7 +113,8 @@ class Peer:
         api: str = "",
     ) -> None:
         self.provider = provider
-        self.host = host
+        self.who = {"provider": provider} if host is None else {"provider": provider, "host": host}
+        """The same for `response_metadata`."""
         self.api = api
         self.label = label or provider
         self.url = public_url(url)

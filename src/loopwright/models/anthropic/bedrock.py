@@ -18,6 +18,7 @@ from pydantic import Field, SecretStr
 from loopwright import __version__
 from loopwright.errors import InvalidResponseError, ModelConnectionError, UsageError
 from loopwright.messages import AIMessageChunk, BaseMessage
+from loopwright.models.addresses import host_of
 from loopwright.models.anthropic.model import ChatAnthropic
 from loopwright.models.anthropic.profiles import profile_of
 from loopwright.models.anthropic.settings import SPELLINGS, betas_of
@@ -79,6 +80,7 @@ class ChatAnthropicBedrock(ChatAnthropic):
         peer = Peer(
             "bedrock",
             self.base_url,
+            host=None if self.base_url.endswith(".amazonaws.com") else host_of(self.base_url),
             key_hint="the key comes from api_key= or AWS_BEARER_TOKEN_BEDROCK",
             secrets=(key, *(self.default_headers or {}).values()),
         )

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from loopwright import __version__
 from loopwright.messages import AIMessage, BaseMessage
+from loopwright.models.addresses import other_host
 from loopwright.models.anthropic.caching import cache_mark, set_marks
 from loopwright.models.anthropic.profiles import default_max_tokens, facts_of
 from loopwright.models.anthropic.request import wire_messages
@@ -129,6 +130,7 @@ class ChatAnthropic(WiredChatModel):
         return Peer(
             "anthropic",
             self.base_url,
+            host=other_host(self.base_url, BASE_URL),
             label=None if self.base_url == BASE_URL else self.base_url.partition("://")[2].partition("/")[0],
             key_hint=f"the key comes from api_key= or {' or '.join(KEY_ENV)}",
             secrets=(key, *servers, *(self.default_headers or {}).values()),
@@ -155,11 +157,11 @@ class ChatAnthropic(WiredChatModel):
         self._add_tools(body, given)
         if prompt:
             body["system"] = prompt
-        body["messages"] = turns
         mark = cache_mark(given.pop("prompt_caching", self.prompt_caching))
         given.pop("stream", None)
         extra = given.pop("extra_body", None)
         body.update((name, value) for name, value in given.items() if value is not None and not name.startswith("ls_"))
+        body["messages"] = turns  # last, so that the next turn's request begins with the bytes of this one
         body.update(self.extra_body or {})
         body.update(extra or {})
         if mark is not None:

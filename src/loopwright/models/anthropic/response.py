@@ -87,7 +87,7 @@ def _message(blocks: list[dict[str, Any]], answer: Mapping[str, Any], peer: Peer
         tool_calls=good,
         invalid_tool_calls=broken,
         usage_metadata=usage_of(usage),
-        response_metadata=metadata_of(answer, provider=peer.provider, usage=usage or None),
+        response_metadata=metadata_of(answer, who=peer.who, usage=usage or None),
     )
 
 
@@ -134,7 +134,7 @@ def _plain(content: list[Any]) -> str | list[Any]:
     return content
 
 
-def metadata_of(answer: Mapping[str, Any], *, provider: str, usage: Any) -> dict[str, Any]:
+def metadata_of(answer: Mapping[str, Any], *, who: Mapping[str, str], usage: Any) -> dict[str, Any]:
     """`response_metadata`: what users of every provider find in the same place."""
     raw = answer.get("stop_reason")
     metadata: dict[str, Any] = {
@@ -143,7 +143,7 @@ def metadata_of(answer: Mapping[str, Any], *, provider: str, usage: Any) -> dict
         "token_usage": usage,
         "model_name": answer.get("model") or None,
         "id": answer.get("id") or None,
-        "provider": provider,
+        **who,
     }
     for key in _KEPT:
         if answer.get(key):

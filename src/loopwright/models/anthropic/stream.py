@@ -320,7 +320,7 @@ class MessageStream:
         chunks.append(
             AIMessageChunk(
                 "\ufffd" if self._half else "",
-                response_metadata=metadata_of(self._facts, provider=self._peer.provider, usage=usage),
+                response_metadata=metadata_of(self._facts, who=self._peer.who, usage=usage),
                 id=self._id,
                 usage_metadata=usage_of(usage),
                 chunk_position="last",

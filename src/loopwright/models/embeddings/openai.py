@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
+from loopwright.models.addresses import host_of
 from loopwright.models.embeddings.wired import WiredEmbeddings, vector_of
 from loopwright.models.http import WireRequest
 from loopwright.models.openai_chat.settings import key_hint, locate
-from loopwright.models.providers import PROVIDERS, host_of, provider_at
+from loopwright.models.providers import PROVIDERS, provider_at
 from loopwright.models.settings import settle_names, with_query
 from loopwright.models.wire_errors import Peer
 

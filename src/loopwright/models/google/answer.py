@@ -38,8 +38,8 @@ _MARKS: Final = frozenset(("text", "thought", "thoughtSignature"))
 class Gathered:
     """What has come of one candidate."""
 
-    def __init__(self, provider: str, message_id: str | None) -> None:
-        self._provider = provider
+    def __init__(self, who: Mapping[str, str], message_id: str | None) -> None:
+        self._who = who
         self._id = message_id
         self._facts: dict[str, Any] = {}
         self._usage: Any = b""
@@ -271,7 +271,7 @@ class Gathered:
         word = finish_word(
             self._finish, blocked=self._blocked, calls=self._calls > 0, said=bool(self._plain) or self._index >= 0
         )
-        metadata = metadata_of(self._facts, provider=self._provider, word=word, raw=self._finish, usage=counts)
+        metadata = metadata_of(self._facts, who=self._who, word=word, raw=self._finish, usage=counts)
         last = AIMessageChunk(
             response_metadata=metadata, id=self._id, usage_metadata=usage_of(counts), chunk_position="last"
         )

@@ -59,7 +59,9 @@ def finish_word(raw: str | None, *, blocked: bool, calls: bool, said: bool) -> s
     return "tool_calls" if word == "stop" and calls else word
 
 
-def metadata_of(facts: Mapping[str, Any], *, provider: str, word: str, raw: str | None, usage: Any) -> dict[str, Any]:
+def metadata_of(
+    facts: Mapping[str, Any], *, who: Mapping[str, str], word: str, raw: str | None, usage: Any
+) -> dict[str, Any]:
     """`response_metadata`: what users of every provider find in the same place, and what only Google has."""
     metadata: dict[str, Any] = {
         "finish_reason": word,
@@ -67,7 +69,7 @@ def metadata_of(facts: Mapping[str, Any], *, provider: str, word: str, raw: str 
         "token_usage": usage,
         "model_name": facts.get("model_version") or None,
         "id": facts.get("response_id") or None,
-        "provider": provider,
+        **who,
     }
     for fact, name in _KEPT:
         if facts.get(fact):

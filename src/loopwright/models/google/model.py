@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from loopwright import __version__
 from loopwright.errors import UsageError
 from loopwright.messages import AIMessage, BaseMessage
+from loopwright.models.addresses import host_of
 from loopwright.models.google.profiles import signs_calls
 from loopwright.models.google.request import wire_contents
 from loopwright.models.google.response import parse_response
@@ -140,6 +141,7 @@ class ChatGoogleGenerativeAI(WiredChatModel):
         peer = Peer(
             "google-vertex" if self.vertexai else "google",
             self.base_url,
+            host=None if host_of(self.base_url).endswith(".googleapis.com") else host_of(self.base_url),
             key_hint=f"the key comes from api_key= or {' or '.join(KEY_VARIABLES)}",
             secrets=(key, *(self.default_headers or {}).values()),
         )

@@ -44,7 +44,7 @@ def parse_response(body: bytes, peer: Peer, status: int = 200) -> list[AIMessage
 
 def _message(event: Event, number: int, body: bytes, peer: Peer) -> AIMessage:
     candidate = event.candidates[number] if event.candidates else None
-    gathered = Gathered(peer.provider, None)
+    gathered = Gathered(peer.who, None)
     chunks = gathered.take(event, candidate, lambda part: raw_part(body, number, part))
     return cast("AIMessage", message_chunk_to_message(merge_chunks([*chunks, *gathered.end()])))
 

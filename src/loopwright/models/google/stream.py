@@ -37,7 +37,7 @@ class GoogleStream:
         self._begun = False  # something other than white space has come
         self._head = b""  # the beginning, to show when it was no stream
         self._events = 0
-        self._gathered = Gathered(peer.provider, new_id())
+        self._gathered = Gathered(peer.who, new_id())
 
     # -- bytes ------------------------------------------------------------------------------------------------------
 

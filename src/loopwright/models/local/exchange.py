@@ -197,7 +197,7 @@ class Exchange:
         metadata = metadata_of(
             {"model": self._plan.model_name, **self._facts},
             {},
-            provider="local",
+            who={"provider": "local"},
             word=finish_word(finish, calls=self._called, refused=False, said=True),
             raw=finish,
             usage=usage,

@@ -19,6 +19,7 @@ from pydantic import Field
 
 from loopwright import __version__
 from loopwright.messages import AIMessage, BaseMessage
+from loopwright.models.addresses import host_of, other_host
 from loopwright.models.http import WireHeaders, WireRequest
 from loopwright.models.like import ModelLike
 from loopwright.models.openai_chat.dialect import Dialect
@@ -27,7 +28,7 @@ from loopwright.models.openai_chat.response import parse_response
 from loopwright.models.openai_chat.settings import ANYONE, key_hint, settle
 from loopwright.models.openai_chat.stream import ChatStream
 from loopwright.models.openai_chat.which import by_responses, is_own_tool
-from loopwright.models.providers import PROVIDERS, Provider, host_of, provider_at
+from loopwright.models.providers import PROVIDERS, Provider, provider_at
 from loopwright.models.settings import with_query
 from loopwright.models.wire_errors import Peer
 from loopwright.models.wire_json import dumps
@@ -185,16 +186,11 @@ class ChatOpenAI(WiredChatModel):
             self._row.name,
             self.base_url,
             label=None if known else host_of(self.base_url),
-            host=self._foreign_host(),
+            host=other_host(self.base_url, self._row.base_url),
             key_hint=key_hint(self._row),
             secrets=(key, *(self.default_headers or {}).values()),
             api=api,
         )
-
-    def _foreign_host(self) -> str | None:
-        """The server, where it is not the provider's own: what it asks for an answer is nobody's list price."""
-        host, own = host_of(self.base_url), host_of(self._row.base_url)
-        return host if own and host != own else None
 
     def _body(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any], streamed: bool

@@ -117,8 +117,7 @@ def _message(choice: Mapping[str, Any], answer: Mapping[str, Any], peer: Peer) -
     metadata = metadata_of(
         answer,
         choice,
-        provider=peer.provider,
-        host=peer.host,
+        who=peer.who,
         word=finish_word(raw_finish, calls=bool(calls or broken), refused=bool(refusal), said=bool(text or blocks)),
         raw=raw_finish or None,
         usage=usage or None,
@@ -276,23 +275,20 @@ def metadata_of(
     answer: Mapping[str, Any],
     choice: Mapping[str, Any],
     *,
-    provider: str,
-    host: str | None = None,
+    who: Mapping[str, str],
     word: str,
     raw: str | None,
     usage: Any,
 ) -> dict[str, Any]:
-    """`response_metadata`: what users of every provider find in the same place. `host`: a server not the provider's."""
+    """`response_metadata`: what users of every provider find in the same place. `who`: as `Peer` has it."""
     metadata: dict[str, Any] = {
         "finish_reason": word,
         "raw_finish_reason": raw,
         "token_usage": usage,
         "model_name": answer.get("model") or None,
         "id": answer.get("id") or None,
-        "provider": provider,
+        **who,
     }
-    if host is not None:
-        metadata["host"] = host
     for key in _KEPT:
         if answer.get(key):
             metadata[key] = answer[key]

@@ -349,8 +349,7 @@ class ChatStream:
         metadata = metadata_of(
             self._facts,
             {"logprobs": self._logprobs},
-            provider=self._peer.provider,
-            host=self._peer.host,
+            who=self._peer.who,
             word=finish_word(
                 self._finish, calls=bool(self._calls), refused=self._refused, said=bool(self._said or self._kind)
             ),

@@ -49,12 +49,13 @@ def responses_body(
         if answer_id:
             body["previous_response_id"] = answer_id
     thinks = (model.profile or {}).get("reasoning_output") is not False
-    body["input"] = input_items(messages, model.provider, store=given.get("store"), thinks=thinks)
+    items = input_items(messages, model.provider, store=given.get("store"), thinks=thinks)
     _add_tools(body, given, model)
     _add_text(body, given, model)
     body.update((name, value) for name, value in given.items() if value is not None and not name.startswith("ls_"))
     if streamed:
         body["stream"] = True
+    body["input"] = items  # last, so that the next turn's request begins with the bytes of this one
     body.update(model.extra_body or {})
     body.update(extra or {})
     return body

@@ -115,7 +115,7 @@ def ending(
     return metadata_of(
         answer,
         {"logprobs": {"content": logprobs}},
-        provider=peer.provider,
+        who=peer.who,
         word=finish_word(raw, calls=calls, refused=refused, said=said),
         raw=raw,
         usage=answer.get("usage") or None,
