@@ -104,6 +104,7 @@ def test_a_call():
         "model_name": "gemini-2.5-flash",
         "id": "r-1",
         "provider": "google",
+        "host": server.url.partition("://")[2].partition("/")[0],
     }
     assert asked.path == "/v1beta/models/gemini-2.5-flash:generateContent"
     assert asked.json == {
