@@ -124,9 +124,12 @@ def _from_foreign(value: Any) -> BaseMessage | None:
     """A message object of another library with the same fields. What is in them is handed on, not copied."""
     kind: Any = getattr(value, "type", None)
     cls = message_classes.get(kind) if isinstance(kind, str) else None
-    names: Any = getattr(cast(Any, type(value)), "model_fields", None)
-    if cls is None or not names or not hasattr(value, "content"):
+    if cls is None or not hasattr(value, "content"):
         return None
+    names: Any = getattr(cast(Any, type(value)), "model_fields", None)
+    if not names:
+        dump: Any = getattr(value, "model_dump", None)
+        return _build(cls, cast("Mapping[str, Any]", dump())) if callable(dump) else None
     fields = {name: getattr(value, name) for name in names}
     fields.update(getattr(value, "model_extra", None) or {})
     if fields.get("tool_call_chunks"):  # calls are read from their pieces; a piece has them in both forms there
