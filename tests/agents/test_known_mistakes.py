@@ -185,7 +185,7 @@ def test_a_checkpointer_that_was_not_entered():
 def test_a_stream_mode_that_does_not_exist(world, mode):
     with pytest.raises(UsageError) as raised:
         stream(make(), world, stream_mode=mode)
-    assert "The modes are 'values', 'updates', 'messages', 'custom'" in str(raised.value)
+    assert "The modes are 'values', 'updates', 'messages', 'structured', 'custom'" in str(raised.value)
     if "token" in str(mode):
         assert 'Single tokens come with stream_mode="messages".' in str(raised.value)
 

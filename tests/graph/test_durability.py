@@ -12,6 +12,7 @@ from loopwright.checkpoint.memory import InMemorySaver
 from loopwright.errors import UnstorableError
 from loopwright.graph import START
 from loopwright.graph.saved import RUN_ID
+from loopwright.scope import current_scope
 from loopwright.types import Command, interrupt
 from tests.graph.worlds import Counted, World, both_worlds, chain, side_by_side, thread
 
@@ -167,6 +168,40 @@ def test_nothing_is_written_behind_a_write_that_failed(world: World):
     assert not hasattr(raised.value, "__notes__")
     assert saver.saved[-1] == []
     assert world.state(graph, thread()).values == {"log": ["first"]}, "what the node wrote had been written before"
+
+
+@both_worlds
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_run_below_goes_no_further_than_a_write_around_it_that_failed(world: World, asynchronous: bool):
+    class Fails(Slow):
+        failed = threading.Event()
+
+        def save_writes(self, thread_id: str, ns: str, *args: Any, **kwargs: Any) -> None:
+            if not ns and args[2] == [("log", ["beside"])]:
+                self.failed.set()
+                raise OSError("disk full")
+            super().save_writes(thread_id, ns, *args, **kwargs)
+
+    saver = Fails()
+    paid = Counted()
+    running = threading.Event()
+
+    def waits(state: Any) -> Any:
+        running.set()
+        assert saver.failed.wait(20)
+        around: Any = current_scope.get()
+        while around.run.below.run.beside._failed() is None:  # the moment between the error and who hears of it
+            running.wait()
+
+    def beside(state: Any) -> Any:
+        assert running.wait(20)
+        return {"log": ["beside"]}
+
+    below = chain(("waits", waits), ("pays", paid)).compile()
+    graph = first_then(asks=asks_below(below, asynchronous=asynchronous), beside=beside).compile(checkpointer=saver)
+    with pytest.raises(OSError, match="disk full"):
+        world.invoke(graph, {"log": []}, thread(), durability="async")
+    assert paid.runs == 0
 
 
 @both_worlds

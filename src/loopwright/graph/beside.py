@@ -1,7 +1,7 @@
 """What is written beside a run, with durability "async": one after the other, in the order in which it came to be.
 
 Each write waits for those before it, and a run below begins only when those of the run around it are over, so what is
-on record never depends on something that is not. The first that fails ends both: nothing is written behind a gap.
+on record never depends on something that is not. Behind the first that fails nothing is written, by runs below neither.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
+
+from loopwright.errors import Escalated
 
 if TYPE_CHECKING:
     from loopwright.port import Port
@@ -30,9 +32,11 @@ class _Write:
 class Beside:
     """The writes beside one run."""
 
-    __slots__ = ("_bells", "_error", "_lock", "_open", "_writes")
+    __slots__ = ("_around", "_bells", "_error", "_lock", "_open", "_writes")
 
-    def __init__(self) -> None:
+    def __init__(self, around: Beside | None = None) -> None:
+        """`around`: the writes beside the run around this one."""
+        self._around = around
         self._writes: deque[_Write] = deque()
         self._error: BaseException | None = None
         self._lock = allocate_lock()
@@ -42,7 +46,7 @@ class Beside:
     async def add(self, port: Port, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Begin a write when those before it are over, also for a run that is cancelled. Raises what `over` does."""
         told = await self._settle(port)
-        if self._error is None:
+        if self._failed() is None:
             begun = _Write()
             with self._lock:
                 self._open += 1
@@ -89,9 +93,16 @@ class Beside:
                 self._writes.popleft()
 
     def _raise(self, told: BaseException | None) -> None:
-        for error in (told, self._error):
+        for error in (told, self._failed()):
             if error is not None:
                 raise error
+
+    def _failed(self) -> BaseException | None:
+        """The first error of these writes, or of those around: that is the end of the whole run."""
+        if self._error is not None or self._around is None:
+            return self._error
+        above = self._around._failed()
+        return Escalated(above) if isinstance(above, Exception) else above
 
     def _listen(self, ring: Callable[[], bool]) -> None:
         with self._lock:

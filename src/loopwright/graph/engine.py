@@ -156,7 +156,7 @@ class Run:
         self.stop_reason: str | None = None
         self.said: str | None = None
         """What the run ends by saying, where that is not the last message."""
-        self.beside = Beside()
+        self.beside = Beside(None if below is None else below.run.beside)
         """What is being written beside the run."""
         self.unsaved: set[str] = set()
         """Keys that changed since the last checkpoint."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from loopwright.errors import GraphRecursionError, LoopwrightError, ParentCommand
+from loopwright.errors import Escalated, GraphRecursionError, LoopwrightError, ParentCommand
 from loopwright.graph.keeping import keep_account, save, save_ended
 from loopwright.graph.saved import joined
 from loopwright.graph.starting import mend
@@ -70,7 +70,8 @@ async def _finished(run: Run, error: BaseException, saving: Awaitable[object]) -
     except run.port.cancellations:
         if isinstance(error, Exception):
             raise
-    except Exception as failure:  # noqa: BLE001 - what ended the run is what its caller has to know
+    except (Exception, Escalated) as raised:  # noqa: BLE001 - what ended the run is what its caller has to know
+        failure = raised.error if isinstance(raised, Escalated) else raised
         if failure is not error:
             error.add_note(f"The state could not be saved: {failure!r}")
 

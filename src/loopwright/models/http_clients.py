@@ -86,14 +86,31 @@ class _World:
         self._closing: Any = None
 
     def take(self, make: Callable[[], Any]) -> Lane:
-        """The lane for the next call, which has to `leave()` it."""
+        """The lane for the next call, which has to `leave()` it.
+
+        A client is made outside of the lock: that takes long, and the garbage collector may run code that needs it.
+        """
+        lane = self._free()
+        if lane is None:
+            made = Lane(make())
+            with _counting:
+                self.lanes.append(made)
+                made.busy += 1
+            return made
+        return lane
+
+    def _free(self) -> Lane | None:
+        """A lane that takes one call more, which is counted; None where another one has to be made."""
         with _counting:
-            lane = next((lane for lane in self.lanes if lane.busy < LANE), None)
-            if lane is None and len(self.lanes) < _LANES:
-                lane = Lane(make())
-                self.lanes.append(lane)
-            elif lane is None:
-                lane = min(self.lanes, key=lambda lane: lane.busy)
+            lane: Lane | None = None
+            for one in self.lanes:
+                if one.busy < LANE:
+                    lane = one
+                    break
+                if lane is None or one.busy < lane.busy:
+                    lane = one
+            if lane is None or (lane.busy >= LANE and len(self.lanes) < _LANES):
+                return None
             lane.busy += 1
             return lane
 
@@ -223,8 +240,8 @@ _keepers: weakref.WeakKeyDictionary[Any, set[AsyncGenerator[None, None]]] = weak
 """What is held for each loop. A model may be gone before its loop ends, in the same moment as well."""
 _ending: set[Any] = set()
 """The tasks that close what models have left: a loop keeps no task alive."""
-_counting = threading.Lock()
-"""Held while calls are counted: threads share lanes."""
+_counting = threading.RLock()
+"""Held while calls are counted: threads share lanes. What the garbage collector runs meanwhile may end a call."""
 _living: weakref.WeakSet[Clients] = weakref.WeakSet()
 _inherited: list[Any] = []
 _contexts: dict[str, Any] = {}
@@ -232,7 +249,7 @@ _contexts: dict[str, Any] = {}
 
 def _after_fork() -> None:
     global _counting
-    _counting = threading.Lock()
+    _counting = threading.RLock()
     for clients in list(_living):
         clients.leave_to_parent()
 
