@@ -32,6 +32,9 @@ __all__ = [
 
 T = TypeVar("T")
 
+_LOOK_UP_S = 1.0
+"""A Ctrl-C that comes in the moment before a thread goes to sleep does not wake it: it looks up by itself."""
+
 
 class Call:
     """One `handler(...)`: what to run, and the way its outcome goes back."""
@@ -111,10 +114,12 @@ class Desk:
 
     async def get(self, timeout_s: float | None) -> Call | Ack | None:
         """The next item. Raises `TimeoutError` after `timeout_s` seconds."""
-        try:
-            return self._queue.get(timeout=timeout_s)
-        except Empty:
-            raise TimeoutError from None
+        while True:
+            try:
+                return self._queue.get(timeout=_LOOK_UP_S if timeout_s is None else timeout_s)
+            except Empty:
+                if timeout_s is not None:
+                    raise TimeoutError from None
 
     def close(self) -> None:
         """Turn away whoever waits here, and whoever comes later."""
