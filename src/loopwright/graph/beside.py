@@ -120,8 +120,16 @@ class Beside:
                 raise
         finally:
             begun.done = True
-            with self._lock:
-                self._open -= 1
-                bells, self._bells = ([], self._bells) if self._open else (self._bells, [])
-            for ring in bells:
-                ring()
+            self._ring()
+
+    def _ring(self) -> None:
+        """One write less; whoever waits for the last is told."""
+        bells: list[
+            Callable[[], bool]
+        ] = []  # made outside of the lock: the garbage collector may run code that needs it
+        with self._lock:
+            self._open -= 1
+            if not self._open:
+                bells, self._bells = self._bells, bells
+        for ring in bells:
+            ring()

@@ -63,11 +63,11 @@ class Gate:
 
     async def enter(self, port: Port) -> None:
         """Wait for a place."""
+        waiter = _Waiter()  # made outside of the lock: the garbage collector may run code that needs it
         with self._lock:
             if self._free > 0:
                 self._free -= 1
                 return
-            waiter = _Waiter()
             self._queue.append(waiter)
         try:
             await port.rung(lambda ring: self._listen(waiter, ring))
