@@ -23,14 +23,15 @@ class Work:
         self._counting = False
 
     def __enter__(self) -> Self:
-        self._before = sys.gettrace()
+        self._before = sys.gettrace(), threading.gettrace()
         threading.settrace(self._trace)
         sys.settrace(self._trace)
         return self
 
     def __exit__(self, *_: object) -> None:
-        sys.settrace(self._before)
-        threading.settrace(None)  # type: ignore[arg-type]
+        here, in_threads = self._before
+        sys.settrace(here)
+        threading.settrace(in_threads)  # type: ignore[arg-type] - None where nobody traces
 
     def of(self, function: Callable[[], Any]) -> int:
         """Bytecodes executed by a call."""
