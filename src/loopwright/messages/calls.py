@@ -25,7 +25,16 @@ from loopwright.messages.plain import is_dict, is_list
 if TYPE_CHECKING:
     from loopwright.messages.blocks import InvalidToolCall, ToolCall
 
-__all__ = ["MAX_DEPTH", "Arguments", "invalid_calls", "normal_calls", "parse_arguments", "partial_arguments"]
+__all__ = [
+    "MAX_DEPTH",
+    "Arguments",
+    "invalid_calls",
+    "normal_calls",
+    "parse_arguments",
+    "partial_arguments",
+    "shown_arguments",
+    "sound_name",
+]
 
 Arguments = dict[str, Any]
 
@@ -63,6 +72,23 @@ def parse_arguments(raw: Any) -> Arguments | str:
     if text.count("{") + text.count("[") > MAX_DEPTH and _is_too_deep(value):
         return _TOO_DEEP
     return value if is_dict(value) else f"the arguments must be a JSON object, not {_json_kind(value)}"
+
+
+def shown_arguments(raw: Any) -> Arguments:
+    """An object for arguments that were none. Servers that read the history want one; the words stay readable."""
+    text = raw or ""
+    try:
+        value = _decode(text)
+    except ValueError:
+        value = None
+    return value if is_dict(value) else {"invalid_arguments": text}
+
+
+def sound_name(name: Any, longest: int) -> str:
+    """A name of letters, digits, `_` and `-`, which is what providers take back. The model may have made it up."""
+    text = str(name or "")
+    clean = "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "_" for char in text)
+    return clean[:longest] or "unnamed"
 
 
 def _is_too_deep(value: Any) -> bool:

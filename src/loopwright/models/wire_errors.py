@@ -4,7 +4,9 @@ Rules:
 
 - the class says whose fault it is, the text has the provider's own sentence and, where there is one, the mend;
 - a key never gets into a text or a body: every error is made from text that went through `Peer.clean`;
-- `retryable` says whether the very same call may succeed later; an empty account is not retryable, a full minute is.
+- `retryable` says whether the very same call may succeed later; an empty account is not retryable, a full minute is;
+- a 200 that is not the answer (a body of another API, a stream that stops) shows what was sent instead; a format says
+  what its answers are called.
 
 | status | class |
 | --- | --- |
@@ -28,6 +30,7 @@ from loopwright.errors import (
     AuthenticationError,
     BadRequestError,
     ContextLengthError,
+    InvalidResponseError,
     ModelConnectionError,
     ModelError,
     ModelTimeoutError,
@@ -41,11 +44,16 @@ from loopwright.errors import (
 from loopwright.models.wire_json import loads
 
 __all__ = [
+    "IS_BASE_URL_RIGHT",
     "Peer",
+    "cut_off",
     "error_in_answer",
     "error_in_stream",
     "from_exception",
     "from_response",
+    "no_answer",
+    "no_event",
+    "no_stream",
     "public_url",
     "retry_after_s",
 ]
@@ -382,3 +390,48 @@ def _timeout(names: set[str], received: int | None) -> tuple[str, str]:
 def _is_local(url: str) -> bool:
     host = url.partition("://")[2].partition("/")[0]
     return host.startswith(("localhost", "127.", "[::1]", "0.0.0.0"))  # noqa: S104
+
+
+# -- what is no answer of the format ---------------------------------------------------------------------------------
+
+IS_BASE_URL_RIGHT = "Is base_url right?"
+
+
+def no_answer(
+    peer: Peer, body: bytes, found: str, *, status: int = 200, question: str = IS_BASE_URL_RIGHT
+) -> InvalidResponseError:
+    """`found`: what came in place of what ("no JSON, which is no chat completion")."""
+    text = peer.clean(" ".join(body.decode("utf-8", "replace").split()))
+    shown = text if len(text) <= 200 else f"{text[:200]}…"
+    return InvalidResponseError(
+        f"{peer.label} answered {status} with {found}: {shown or '(nothing)'}. {question} It was asked at {peer.url}",
+        status_code=status,
+        body=text[:2000],
+    )
+
+
+def no_stream(peer: Peer, beginning: str, what: str, *, question: str = IS_BASE_URL_RIGHT) -> InvalidResponseError:
+    """For a body without a single event. `what`: what a stream of this format is of ("a chat completion")."""
+    shown = peer.clean(beginning)
+    return InvalidResponseError(
+        f"{peer.label} answered with no stream of {what}: {shown[:200] or '(nothing)'}. "
+        f"{question} It was asked at {peer.url}",
+        status_code=200,
+        body=shown,
+    )
+
+
+def no_event(peer: Peer, data: bytes, what: str) -> InvalidResponseError:
+    """For an event that this format does not know. `what`: what events of it are part of ("a chat completion")."""
+    shown = peer.clean(data[:200].decode("utf-8", "replace"))
+    return InvalidResponseError(f"{peer.label} sent an event that is no part of {what}: {shown!r}", body=shown)
+
+
+def cut_off(peer: Peer, events: int, so_far: str) -> ModelConnectionError:
+    """For a stream that ended before the answer did, after so many events and these words."""
+    return ModelConnectionError(
+        f"the stream from {peer.label} ended before the answer did, after {events} events"
+        + (f" and {so_far[-80:]!r}" if so_far else ""),
+        code="incomplete_stream",
+        body=so_far,
+    )

@@ -20,13 +20,14 @@ from typing import Any, Final, cast
 
 from loopwright.errors import UsageError
 from loopwright.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
+from loopwright.messages.calls import shown_arguments, sound_name
 from loopwright.models.anthropic.parts import content_parts
-from loopwright.models.wire_json import loads
 
 __all__ = ["PROVIDERS", "wire_messages"]
 
 PROVIDERS: Final = frozenset({"anthropic", "bedrock", "anthropic-bedrock"})
 """Whose answers are Claude's: their signatures are good at each other's."""
+_LONGEST_NAME: Final = 128
 _SERVER_IDS: Final = ("srvtoolu_", "mcptoolu_")
 """How the ids of calls begin that Anthropic runs itself."""
 _ROLES: Final = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant", "system": "system"}
@@ -150,7 +151,11 @@ def _result(message: ToolMessage) -> _Block:
 def _assistant(message: AIMessage, answered: frozenset[str]) -> list[_Block]:
     provider = message.response_metadata.get("provider") or message.response_metadata.get("model_provider")
     calls: dict[Any, _Block] = {call.get("id") or at: _call(call) for at, call in enumerate(message.tool_calls)}
-    calls.update((call["id"], _broken_call(call)) for call in message.invalid_tool_calls if call["id"] in answered)
+    calls.update(
+        (call["id"], _call({**call, "args": shown_arguments(call.get("args"))}))
+        for call in message.invalid_tool_calls
+        if call["id"] in answered
+    )
     blocks: list[_Block] = []
     for item in [message.content] if isinstance(message.content, str) else message.content:
         block: _Block = {"type": "text", "text": item} if isinstance(item, str) else item
@@ -254,22 +259,10 @@ def _call(call: Mapping[str, Any]) -> _Block:
     return {
         "type": "tool_use",
         "id": _sound_id(call.get("id")),
-        "name": _sound_name(call.get("name")),
+        "name": sound_name(call.get("name"), _LONGEST_NAME),
         "input": call.get("args") or {},
         **more,
     }
-
-
-def _broken_call(call: Mapping[str, Any]) -> _Block:
-    """A call whose arguments were no object. The API wants one; the words stay readable."""
-    raw = call.get("args") or ""
-    try:
-        arguments = loads(raw)
-    except ValueError:
-        arguments = None
-    if not isinstance(arguments, dict):
-        arguments = {"invalid_arguments": raw}
-    return _call({"id": call.get("id"), "name": call.get("name"), "args": arguments})
 
 
 def _sound_id(call_id: Any) -> str:
@@ -280,10 +273,3 @@ def _sound_id(call_id: Any) -> str:
     from hashlib import sha256
 
     return f"toolu_{sha256(text.encode('utf-8', 'replace')).hexdigest()[:24]}"
-
-
-def _sound_name(name: Any) -> str:
-    """A name as the API takes it back: letters, digits, `_` and `-`. The model may have made up any other."""
-    text = str(name or "")
-    clean = "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "_" for char in text)
-    return clean[:128] or "unnamed"

@@ -17,11 +17,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from loopwright.errors import InvalidResponseError, ModelError
 from loopwright.ids import new_id
 from loopwright.messages import AIMessage
 from loopwright.messages.calls import normal_calls
-from loopwright.models.wire_errors import Peer, error_in_answer
+from loopwright.models.wire_errors import Peer, error_in_answer, no_answer
 from loopwright.models.wire_json import dumps_text, loads
 
 __all__ = ["call_mark", "call_piece", "kept", "metadata_of", "parse_response", "says_something", "usage_of"]
@@ -48,25 +47,14 @@ def parse_response(body: bytes, peer: Peer, status: int = 200) -> list[AIMessage
     try:
         value: Any = loads(body)
     except ValueError:
-        raise _no_answer(peer, body, status, "no JSON") from None
+        raise no_answer(peer, body, "no JSON, which is no message of Anthropic's format", status=status) from None
     error = error_in_answer(peer, value, status)
     if error is not None:
         raise error
     content: Any = cast("dict[str, Any]", value).get("content") if isinstance(value, dict) else None
     if not isinstance(content, list) or not all(isinstance(block, dict) for block in cast("list[Any]", content)):
-        raise _no_answer(peer, body, status, "JSON without content")
+        raise no_answer(peer, body, "JSON without content, which is no message of Anthropic's format", status=status)
     return [_message(cast("list[dict[str, Any]]", content), cast("dict[str, Any]", value), peer)]
-
-
-def _no_answer(peer: Peer, body: bytes, status: int, what: str) -> ModelError:
-    text = peer.clean(" ".join(body.decode("utf-8", "replace").split()))
-    shown = text if len(text) <= 200 else f"{text[:200]}…"
-    return InvalidResponseError(
-        f"{peer.label} answered {status} with {what}, which is no message of Anthropic's format: "
-        f"{shown or '(nothing)'}. Is base_url right? It was asked at {peer.url}",
-        status_code=status,
-        body=text[:2000],
-    )
 
 
 def _message(blocks: list[dict[str, Any]], answer: Mapping[str, Any], peer: Peer) -> AIMessage:

@@ -21,8 +21,6 @@ from typing import Any, cast
 
 import msgspec
 
-from loopwright.errors import InvalidResponseError, ModelConnectionError
-from loopwright.ids import new_id
 from loopwright.messages import AIMessage, AIMessageChunk
 from loopwright.models.anthropic.response import (
     call_mark,
@@ -33,8 +31,8 @@ from loopwright.models.anthropic.response import (
     says_something,
     usage_of,
 )
-from loopwright.models.stream_body import StreamBody
-from loopwright.models.wire_errors import Peer, error_in_stream
+from loopwright.models.streamed import StreamedAnswer
+from loopwright.models.wire_errors import Peer, error_in_stream, no_event
 from loopwright.models.wire_json import dumps_text, has_surrogates, loads, mend_surrogates
 
 __all__ = ["MessageStream"]
@@ -87,14 +85,13 @@ class _Block:
         """The JSON of what it asks a tool, so far."""
 
 
-class MessageStream:
-    """Reads one streamed answer: `feed` each piece of bytes, then `close`."""
+class MessageStream(StreamedAnswer):
+    """Chunks of one message."""
+
+    what = "a message"
 
     def __init__(self, peer: Peer) -> None:
-        self._id = new_id()  # all chunks of a message have one id; giving it here spares a copy of each
-        self._peer = peer
-        self._body = StreamBody()
-        self._events = 0
+        super().__init__(peer)
         self._facts: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
         self._blocks: dict[Any, _Block] = {}
@@ -102,42 +99,18 @@ class MessageStream:
         self._marks: list[dict[str, Any]] = []  # of calls, to be sent on if content becomes a list
         self._said: list[str] = []
         self._half = ""  # of a character
-        self._done = False
 
-    def feed(self, piece: bytes) -> list[AIMessageChunk]:
-        """The chunks that `piece` completes."""
-        chunks: list[AIMessageChunk] = []
-        for name, data in self._body.feed(piece):
-            if not self._done:
-                self._take(name, data, chunks)
-        return chunks
+    def _parse(self, body: bytes) -> list[AIMessage]:
+        return parse_response(body, self._peer)
 
-    def close(self) -> list[AIMessageChunk]:
-        """What is left when the bytes have ended. Raises where the answer is not complete."""
-        whole = self._body.whole
-        if whole is not None:
-            return [_as_chunk(parse_response(whole, self._peer)[0])]
-        chunks: list[AIMessageChunk] = []
-        for name, data in self._body.close():
-            if not self._done:
-                try:
-                    self._take(name, data, chunks)
-                except InvalidResponseError:
-                    break  # cut off in the middle of an event
-        if self._done:
-            return chunks
-        if not self._events:
-            raise self._no_stream()
+    def _so_far(self) -> str:
+        return "".join(self._said)
+
+    def _end_early(self, chunks: list[AIMessageChunk]) -> bool:
         if not self._facts.get("stop_reason"):
-            so_far = "".join(self._said)
-            raise ModelConnectionError(
-                f"the stream from {self._peer.label} ended before the answer did, after {self._events} events"
-                + (f" and {so_far[-80:]!r}" if so_far else ""),
-                code="incomplete_stream",
-                body=so_far,
-            )
+            return False
         self._end(chunks)
-        return chunks
+        return True
 
     # -- one event --------------------------------------------------------------------------------------------------
 
@@ -184,7 +157,7 @@ class MessageStream:
         try:
             return msgspec.convert(loads(data), _Event)
         except ValueError as exc:
-            raise self._no_event(data) from exc
+            raise no_event(self._peer, data, "a streamed message") from exc
 
     def _rare(self, data: bytes) -> _Rare:
         try:
@@ -194,13 +167,7 @@ class MessageStream:
         try:
             return msgspec.convert(loads(data), _Rare)
         except ValueError as exc:
-            raise self._no_event(data) from exc
-
-    def _no_event(self, data: bytes) -> InvalidResponseError:
-        shown = self._peer.clean(data[:200].decode("utf-8", "replace"))
-        return InvalidResponseError(
-            f"{self._peer.label} sent an event that is no part of a streamed message: {shown!r}", body=shown
-        )
+            raise no_event(self._peer, data, "a streamed message") from exc
 
     def _note(self, said: dict[str, Any]) -> None:
         """What is said about the whole answer."""
@@ -327,17 +294,6 @@ class MessageStream:
             )
         )
 
-    # -- what is no stream ------------------------------------------------------------------------------------------
-
-    def _no_stream(self) -> Exception:
-        shown = self._peer.clean(self._body.beginning)
-        return InvalidResponseError(
-            f"{self._peer.label} answered with no stream of a message: {shown[:200] or '(nothing)'}. "
-            f"Is base_url right? It was asked at {self._peer.url}",
-            status_code=200,
-            body=shown,
-        )
-
 
 _BEGUN_BY = {
     "text_delta": "text",
@@ -353,15 +309,3 @@ def _value_of(text: str) -> Any:
         return loads(text)
     except ValueError:
         return text
-
-
-def _as_chunk(message: AIMessage) -> AIMessageChunk:
-    """A whole answer as the only chunk of a stream."""
-    return AIMessageChunk(
-        message.content,
-        response_metadata=message.response_metadata,
-        tool_calls=message.tool_calls,
-        invalid_tool_calls=message.invalid_tool_calls,
-        usage_metadata=message.usage_metadata,
-        chunk_position="last",
-    )

@@ -28,6 +28,7 @@ from loopwright.messages import (
     SystemMessage,
     ToolMessage,
 )
+from loopwright.messages.calls import shown_arguments
 from loopwright.messages.plain import is_dict
 from loopwright.messages.standard import standard_block
 from loopwright.models.google.parts import media_parts, model_part, text_of, user_parts
@@ -113,7 +114,7 @@ def _model_turn(message: AIMessage, provider: str, answered: frozenset[str]) -> 
     own = message.response_metadata.get("provider", provider) == provider
     calls: list[tuple[Any, _Part]] = [(call.get("id"), _call(call, own)) for call in message.tool_calls]
     calls += [
-        (broken.get("id"), _call({**broken, "args": _readable(broken.get("args"))}, own))
+        (broken.get("id"), _call({**broken, "args": shown_arguments(broken.get("args"))}, own))
         for broken in message.invalid_tool_calls
         if broken.get("id") in answered
     ]
@@ -143,14 +144,6 @@ def _call(call: Mapping[str, Any], own: bool) -> _Part:
     if signature:
         part["thoughtSignature"] = signature
     return part
-
-
-def _readable(raw: Any) -> dict[str, Any]:
-    try:
-        args = loads(raw or "{}")
-    except ValueError:
-        args = None
-    return args if is_dict(args) else {"invalid_arguments": raw}
 
 
 def _name(name: Any) -> str:

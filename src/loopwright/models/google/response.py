@@ -15,10 +15,10 @@ from loopwright.errors import InvalidResponseError
 from loopwright.messages import AIMessage, merge_chunks, message_chunk_to_message
 from loopwright.models.google.answer import Gathered
 from loopwright.models.google.wire import Event
-from loopwright.models.wire_errors import Peer, error_in_answer
+from loopwright.models.wire_errors import Peer, error_in_answer, no_answer
 from loopwright.models.wire_json import dumps, loads
 
-__all__ = ["no_answer", "parse_response", "raw_part", "read_event"]
+__all__ = ["no_answer_of_ours", "parse_response", "raw_part", "read_event"]
 
 _decode = msgspec.json.Decoder(Event).decode
 
@@ -31,14 +31,14 @@ def parse_response(body: bytes, peer: Peer, status: int = 200) -> list[AIMessage
     try:
         event = read_event(body)
     except ValueError:
-        raise no_answer(peer, body, status) from None
+        raise no_answer_of_ours(peer, body, status) from None
     if event.error:
         value: Any = loads(body)
         error = error_in_answer(peer, value[0] if isinstance(value, list) else value, status)
         if error is not None:
             raise error
     if not event.is_answer():
-        raise no_answer(peer, body, status)
+        raise no_answer_of_ours(peer, body, status)
     return [_message(event, number, body, peer) for number in range(len(event.candidates or ()) or 1)]
 
 
@@ -71,13 +71,6 @@ def raw_part(data: bytes, candidate: int, part: int) -> Any:
     return value["candidates"][candidate]["content"]["parts"][part] or None
 
 
-def no_answer(peer: Peer, body: bytes, status: int) -> InvalidResponseError:
+def no_answer_of_ours(peer: Peer, body: bytes, status: int) -> InvalidResponseError:
     """The error for a body that belongs to another API, or to none."""
-    text = peer.clean(" ".join(body[:4000].decode("utf-8", "replace").split()))
-    shown = text if len(text) <= 200 else f"{text[:200]}…"
-    return InvalidResponseError(
-        f"{peer.label} answered {status} with what is no answer of generateContent: {shown or '(nothing)'}. "
-        f"Is base_url right? It was asked at {peer.url}",
-        status_code=status,
-        body=text[:2000],
-    )
+    return no_answer(peer, body[:4000], "what is no answer of generateContent", status=status)

@@ -13,15 +13,15 @@ Rules:
 
 from __future__ import annotations
 
-from loopwright.errors import InvalidResponseError, ModelConnectionError
+from loopwright.errors import InvalidResponseError
 from loopwright.ids import new_id
 from loopwright.messages import AIMessageChunk
 from loopwright.models.google.answer import Gathered
 from loopwright.models.google.array import ArrayDecoder
-from loopwright.models.google.response import no_answer, raw_part, read_event
+from loopwright.models.google.response import no_answer_of_ours, raw_part, read_event
 from loopwright.models.google.wire import Candidate, Event
 from loopwright.models.sse import SseDecoder
-from loopwright.models.wire_errors import Peer, error_in_stream
+from loopwright.models.wire_errors import Peer, cut_off, error_in_stream, no_event
 from loopwright.models.wire_json import loads
 
 __all__ = ["GoogleStream"]
@@ -61,15 +61,9 @@ class GoogleStream:
             except InvalidResponseError:
                 is_cut = True  # in the middle of an event
         if not self._events and not is_cut and not self._head.lstrip().startswith(b"data:"):
-            raise no_answer(self._peer, self._head, 200)
+            raise no_answer_of_ours(self._peer, self._head, 200)
         if is_cut or not self._gathered.is_finished:
-            so_far = self._gathered.words
-            raise ModelConnectionError(
-                f"the stream from {self._peer.label} ended before the answer did, after {self._events} events"
-                + (f" and {so_far[-80:]!r}" if so_far else ""),
-                code="incomplete_stream",
-                body=so_far,
-            )
+            raise cut_off(self._peer, self._events, self._gathered.words)
         return chunks + self._gathered.end()
 
     def _begin(self, piece: bytes) -> None:
@@ -90,16 +84,12 @@ class GoogleStream:
             if data.strip() in (b"", b"[DONE]"):  # some gateways end as OpenAI does
                 return
             if not self._events:
-                raise no_answer(self._peer, data, 200) from None
-            shown = self._peer.clean(data[:200].decode("utf-8", "replace"))
-            raise InvalidResponseError(
-                f"{self._peer.label} sent an event that is no part of an answer of generateContent: {shown!r}",
-                body=shown,
-            ) from None
+                raise no_answer_of_ours(self._peer, data, 200) from None
+            raise no_event(self._peer, data, "an answer of generateContent") from None
         if event.error or name == b"error":
             raise error_in_stream(self._peer, loads(data))
         if not event.is_answer() and not self._events:
-            raise no_answer(self._peer, data, 200)
+            raise no_answer_of_ours(self._peer, data, 200)
         self._events += 1
         number, candidate = _first(event)
         chunks += self._gathered.take(event, candidate, lambda part: raw_part(data, number, part))

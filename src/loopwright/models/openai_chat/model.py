@@ -23,7 +23,13 @@ from loopwright.models.addresses import host_of, other_host
 from loopwright.models.http import WireHeaders, WireRequest
 from loopwright.models.like import ModelLike
 from loopwright.models.openai_chat.dialect import Dialect
-from loopwright.models.openai_chat.request import response_format, wire_messages, wire_tool_choice, wire_tools
+from loopwright.models.openai_chat.request import (
+    offered_tools,
+    response_format,
+    wire_messages,
+    wire_tool_choice,
+    wire_tools,
+)
 from loopwright.models.openai_chat.response import parse_response
 from loopwright.models.openai_chat.settings import ANYONE, key_hint, settle
 from loopwright.models.openai_chat.stream import ChatStream
@@ -240,11 +246,7 @@ class ChatOpenAI(WiredChatModel):
         parallel = given.pop("parallel_tool_calls", self.parallel_tool_calls)
         if not tools:
             return
-        if not all(isinstance(tool, Mapping) for tool in tools):
-            from loopwright.tools import convert_to_openai_tool
-
-            tools = [convert_to_openai_tool(tool) for tool in tools]
-        body["tools"] = wire_tools(tools, dialect, strict=strict)
+        body["tools"] = wire_tools(offered_tools(tools), dialect, strict=strict)
         word = wire_tool_choice(choice, body["tools"], dialect)
         if word is not None:
             body["tool_choice"] = word

@@ -13,7 +13,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from loopwright.errors import UsageError
 from loopwright.messages import (
@@ -25,11 +25,13 @@ from loopwright.messages import (
     SystemMessage,
     ToolMessage,
 )
+from loopwright.messages.calls import shown_arguments, sound_name
 from loopwright.models.openai_chat.dialect import Dialect
 from loopwright.models.openai_chat.parts import media_parts, text_of, user_content
-from loopwright.models.wire_json import dumps_text, loads
+from loopwright.models.wire_json import dumps_text
 
 __all__ = [
+    "offered_tools",
     "response_format",
     "strict_schema",
     "wire_broken_call",
@@ -38,6 +40,8 @@ __all__ = [
     "wire_tool_choice",
     "wire_tools",
 ]
+
+_LONGEST_NAME: Final = 64
 
 
 # -- messages -------------------------------------------------------------------------------------------------------
@@ -184,7 +188,7 @@ def _thinking(block: Mapping[str, Any]) -> dict[str, Any]:
 
 def wire_call(call: Mapping[str, Any]) -> dict[str, Any]:
     """A call in OpenAI's form."""
-    function = {"name": _tool_name(call.get("name")), "arguments": dumps_text(call.get("args") or {})}
+    function = {"name": sound_name(call.get("name"), _LONGEST_NAME), "arguments": dumps_text(call.get("args") or {})}
     wire: dict[str, Any] = {"id": call.get("id") or "", "type": "function", "function": function}
     if call.get("extra_content"):  # Gemini's signature of the thought behind the call
         wire["extra_content"] = call["extra_content"]
@@ -192,24 +196,8 @@ def wire_call(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def wire_broken_call(call: Mapping[str, Any]) -> dict[str, Any]:
-    """A call whose arguments were no object. Servers that parse the history want one; the words stay readable."""
-    raw = call.get("args") or ""
-    try:
-        arguments = loads(raw)
-    except ValueError:
-        arguments = None
-    if not isinstance(arguments, dict):
-        arguments = {"invalid_arguments": raw}
-    return wire_call({"id": call.get("id"), "name": call.get("name"), "args": arguments})
-
-
-def _tool_name(name: Any) -> str:
-    """A name as providers take it back: letters, digits, `_` and `-`. The model may have made up any other."""
-    text = str(name or "")
-    if text.isascii() and text.replace("-", "_").isidentifier() and len(text) <= 64:
-        return text
-    clean = "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "_" for char in text)
-    return clean[:64] or "unnamed"
+    """A call whose arguments were no object, with one that shows them."""
+    return wire_call({"id": call.get("id"), "name": call.get("name"), "args": shown_arguments(call.get("args"))})
 
 
 def _add_name(wire: dict[str, Any], message: BaseMessage, dialect: Dialect) -> None:
@@ -218,6 +206,15 @@ def _add_name(wire: dict[str, Any], message: BaseMessage, dialect: Dialect) -> N
 
 
 # -- tools ----------------------------------------------------------------------------------------------------------
+
+
+def offered_tools(tools: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
+    """Tools as dictionaries: those that are none yet in OpenAI's form."""
+    if all(isinstance(tool, Mapping) for tool in tools):
+        return tools
+    from loopwright.tools import convert_to_openai_tool
+
+    return [convert_to_openai_tool(tool) for tool in tools]
 
 
 def wire_tools(tools: Iterable[Mapping[str, Any]], dialect: Dialect, *, strict: bool | None) -> list[dict[str, Any]]:
@@ -284,7 +281,7 @@ def response_format(wanted: Any, dialect: Dialect, provider: str, *, strict: boo
         inner = {"name": schema_name(wanted), "schema": json_schema(wanted)}
         if description := schema_description(wanted):
             inner["description"] = description
-    inner["name"] = _tool_name(inner.get("name") or "answer")
+    inner["name"] = sound_name(inner.get("name") or "answer", _LONGEST_NAME)
     strict = inner.pop("strict", strict)
     if strict is not False and dialect.strict:
         try:

@@ -16,11 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-from loopwright.errors import InvalidResponseError
 from loopwright.ids import new_id
 from loopwright.messages import AIMessage
 from loopwright.messages.calls import normal_calls
-from loopwright.models.wire_errors import Peer, error_in_answer
+from loopwright.models.wire_errors import Peer, error_in_answer, no_answer
 from loopwright.models.wire_json import dumps_text, loads
 
 __all__ = [
@@ -76,7 +75,7 @@ def parse_response(body: bytes, peer: Peer, status: int = 200) -> list[AIMessage
     try:
         value: Any = loads(body)
     except ValueError:
-        raise _no_answer(peer, body, status, "no JSON") from None
+        raise no_answer(peer, body, "no JSON, which is no chat completion", status=status) from None
     error = error_in_answer(peer, value[0] if isinstance(value, list) and value else value, status)
     if error is not None:
         raise error
@@ -86,19 +85,8 @@ def parse_response(body: bytes, peer: Peer, status: int = 200) -> list[AIMessage
         or not choices
         or not all(isinstance(choice, dict) for choice in cast("list[Any]", choices))
     ):
-        raise _no_answer(peer, body, status, "JSON without choices")
+        raise no_answer(peer, body, "JSON without choices, which is no chat completion", status=status)
     return [_message(choice, cast("dict[str, Any]", value), peer) for choice in cast("list[dict[str, Any]]", choices)]
-
-
-def _no_answer(peer: Peer, body: bytes, status: int, what: str) -> InvalidResponseError:
-    text = peer.clean(" ".join(body.decode("utf-8", "replace").split()))
-    shown = text if len(text) <= 200 else f"{text[:200]}…"
-    return InvalidResponseError(
-        f"{peer.label} answered {status} with {what}, which is no chat completion: {shown or '(nothing)'}. "
-        f"Is base_url right? It was asked at {peer.url}",
-        status_code=status,
-        body=text[:2000],
-    )
 
 
 def _message(choice: Mapping[str, Any], answer: Mapping[str, Any], peer: Peer) -> AIMessage:

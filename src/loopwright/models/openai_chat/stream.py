@@ -21,8 +21,6 @@ from typing import Any, cast
 
 import msgspec
 
-from loopwright.errors import InvalidResponseError, ModelConnectionError
-from loopwright.ids import new_id
 from loopwright.messages import AIMessage, AIMessageChunk
 from loopwright.messages.calls import parse_arguments
 from loopwright.models.openai_chat.response import (
@@ -36,8 +34,8 @@ from loopwright.models.openai_chat.response import (
     raw_arguments,
     usage_of,
 )
-from loopwright.models.stream_body import StreamBody
-from loopwright.models.wire_errors import Peer, error_in_stream
+from loopwright.models.streamed import StreamedAnswer
+from loopwright.models.wire_errors import Peer, error_in_stream, no_event
 from loopwright.models.wire_json import has_surrogates, loads, mend_surrogates
 
 __all__ = ["ChatStream"]
@@ -81,17 +79,15 @@ class _Event(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_Event).decode
 
 
-class ChatStream:
-    """Reads one streamed answer: `feed` each piece of bytes, then `close`."""
+class ChatStream(StreamedAnswer):
+    """Chunks of one choice."""
+
+    what = "a chat completion"
 
     def __init__(self, peer: Peer) -> None:
-        self._id = new_id()  # all chunks of a message have one id; giving it here spares a copy of each
-        self._peer = peer
-        self._body = StreamBody()
+        super().__init__(peer)
         self._facts: dict[str, Any] = {}
         self._finish: str | None = None
-        self._done = False
-        self._events = 0
         self._said: list[str] = []
         self._blocks = False  # content comes as blocks from here on
         self._index = -1  # of the block that is being added to
@@ -104,40 +100,17 @@ class ChatStream:
         self._refused = False
         self._half = ""
 
-    def feed(self, piece: bytes) -> list[AIMessageChunk]:
-        """The chunks that `piece` completes."""
-        chunks: list[AIMessageChunk] = []
-        for name, data in self._body.feed(piece):
-            if not self._done:
-                self._take(name, data, chunks)
-        return chunks
+    def _parse(self, body: bytes) -> list[AIMessage]:
+        return parse_response(body, self._peer)
 
-    def close(self) -> list[AIMessageChunk]:
-        """What is left when the bytes have ended. Raises where the answer is not complete."""
-        whole = self._body.whole
-        if whole is not None:
-            return [_as_chunk(parse_response(whole, self._peer)[0])]
-        chunks: list[AIMessageChunk] = []
-        for name, data in self._body.close():
-            if not self._done:
-                try:
-                    self._take(name, data, chunks)
-                except InvalidResponseError:
-                    break  # cut off in the middle of an event
-        if self._done:
-            return chunks
-        if not self._events:
-            raise self._no_stream()
+    def _so_far(self) -> str:
+        return "".join(self._said)
+
+    def _end_early(self, chunks: list[AIMessageChunk]) -> bool:
         if self._finish is None:
-            so_far = "".join(self._said)
-            raise ModelConnectionError(
-                f"the stream from {self._peer.label} ended before the answer did, after {self._events} events"
-                + (f" and {so_far[-80:]!r}" if so_far else ""),
-                code="incomplete_stream",
-                body=so_far,
-            )
+            return False
         chunks.append(self._last())
-        return chunks
+        return True
 
     # -- one event --------------------------------------------------------------------------------------------------
 
@@ -181,10 +154,7 @@ class ChatStream:
                 return _Event(error=value["error"])
             return msgspec.convert(value, _Event, strict=False)
         except ValueError as exc:
-            shown = self._peer.clean(data[:200].decode("utf-8", "replace"))
-            raise InvalidResponseError(
-                f"{self._peer.label} sent an event that is no part of a chat completion: {shown!r}", body=shown
-            ) from exc
+            raise no_event(self._peer, data, self.what) from exc
 
     def _note(self, event: _Event) -> None:
         """What is said about the whole answer. The first non-empty word on each counts, and the last usage."""
@@ -366,15 +336,6 @@ class ChatStream:
             chunk_position="last",
         )
 
-    def _no_stream(self) -> Exception:
-        shown = self._peer.clean(self._body.beginning)
-        return InvalidResponseError(
-            f"{self._peer.label} answered with no stream of a chat completion: {shown[:200] or '(nothing)'}. "
-            f"Is base_url right? It was asked at {self._peer.url}",
-            status_code=200,
-            body=shown,
-        )
-
 
 class _Call:
     """What has come of one call."""
@@ -406,16 +367,3 @@ def _add_detail(details: list[dict[str, Any]], detail: dict[str, Any]) -> None:
                     known[key] = value
             return
     details.append(dict(detail))
-
-
-def _as_chunk(message: AIMessage) -> AIMessageChunk:
-    """A whole answer as the only chunk of a stream."""
-    return AIMessageChunk(
-        message.content,
-        additional_kwargs=message.additional_kwargs,
-        response_metadata=message.response_metadata,
-        tool_calls=message.tool_calls,
-        invalid_tool_calls=message.invalid_tool_calls,
-        usage_metadata=message.usage_metadata,
-        chunk_position="last",
-    )

@@ -9,9 +9,10 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from loopwright.errors import UsageError
+from loopwright.models.openai_chat.request import offered_tools
 from loopwright.models.openai_responses.request import (
     input_items,
     since_last_answer,
@@ -107,12 +108,8 @@ def _add_tools(body: dict[str, Any], given: dict[str, Any], model: ChatOpenAI) -
     parallel = given.pop("parallel_tool_calls", model.parallel_tool_calls)
     if not tools:
         return
-    if not all(isinstance(tool, Mapping) for tool in tools):
-        from loopwright.tools import convert_to_openai_tool
-
-        tools = [convert_to_openai_tool(tool) for tool in tools]
     dialect = model.wire_dialect
-    body["tools"] = wire_functions(cast("Any", tools), dialect, strict=given.get("strict"))
+    body["tools"] = wire_functions(offered_tools(tools), dialect, strict=given.get("strict"))
     word = wire_choice(choice, body["tools"], dialect)
     if word is not None:
         body["tool_choice"] = word

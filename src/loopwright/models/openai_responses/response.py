@@ -19,7 +19,7 @@ from loopwright.messages import AIMessage
 from loopwright.messages.calls import normal_calls
 from loopwright.models.openai_chat.response import finish_word, metadata_of, usage_of
 from loopwright.models.openai_responses.items import CALLS, Block, item_blocks, item_call, with_call_id
-from loopwright.models.wire_errors import Peer, error_in_answer
+from loopwright.models.wire_errors import Peer, error_in_answer, no_answer
 from loopwright.models.wire_json import loads
 
 __all__ = ["ending", "failure", "logprobs_of", "output_items", "parse_response", "usage_of_responses"]
@@ -43,6 +43,15 @@ def parse_response(body: bytes, peer: Peer) -> list[AIMessage]:
     if not isinstance(value, dict) or not isinstance(cast("dict[str, Any]", value).get("output"), list):
         raise _no_answer(peer, body, "JSON without output")
     return [_message(cast("dict[str, Any]", value), peer)]
+
+
+def _no_answer(peer: Peer, body: bytes, found: str) -> InvalidResponseError:
+    return no_answer(
+        peer,
+        body,
+        f"{found}, which is no answer of the Responses API",
+        question="Is base_url right, and does the server have that API?",
+    )
 
 
 def failure(peer: Peer, value: Any) -> ModelError | None:
@@ -135,15 +144,4 @@ def usage_of_responses(usage: Any) -> Any:
             "prompt_tokens_details": found.get("input_tokens_details"),
             "completion_tokens_details": found.get("output_tokens_details"),
         }
-    )
-
-
-def _no_answer(peer: Peer, body: bytes, what: str) -> InvalidResponseError:
-    text = peer.clean(" ".join(body.decode("utf-8", "replace").split()))
-    shown = text if len(text) <= 200 else f"{text[:200]}…"
-    return InvalidResponseError(
-        f"{peer.label} answered 200 with {what}, which is no answer of the Responses API: {shown or '(nothing)'}. "
-        f"Is base_url right, and does the server have that API? It was asked at {peer.url}",
-        status_code=200,
-        body=text[:2000],
     )

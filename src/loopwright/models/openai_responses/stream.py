@@ -22,8 +22,6 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from loopwright.errors import InvalidResponseError, ModelConnectionError
-from loopwright.ids import new_id
 from loopwright.messages import AIMessage, AIMessageChunk
 from loopwright.models.openai_chat.response import raw_arguments
 from loopwright.models.openai_responses.items import CALLS, Block, Key, item_blocks, item_call, with_call_id
@@ -34,8 +32,8 @@ from loopwright.models.openai_responses.response import (
     parse_response,
     usage_of_responses,
 )
-from loopwright.models.stream_body import StreamBody
-from loopwright.models.wire_errors import Peer, error_in_stream
+from loopwright.models.streamed import StreamedAnswer
+from loopwright.models.wire_errors import Peer, error_in_stream, no_event
 from loopwright.models.wire_json import dumps_text, has_surrogates, loads, mend_surrogates
 
 __all__ = ["ResponsesStream"]
@@ -96,16 +94,15 @@ class _Item:
         return next((part for part, _ in self.pieces), "")
 
 
-class ResponsesStream:
-    """Reads one streamed answer: `feed` each piece of bytes, then `close`."""
+class ResponsesStream(StreamedAnswer):
+    """Chunks of one response."""
+
+    what = "a response"
+    question = "Is base_url right, and does the server have the Responses API?"
 
     def __init__(self, peer: Peer) -> None:
-        self._id = new_id()  # all chunks of a message have one id; giving it here spares a copy of each
-        self._peer = peer
-        self._body = StreamBody()
+        super().__init__(peer)
         self._answer: dict[str, Any] = {}  # what the events say about the whole answer
-        self._done = False
-        self._events = 0
         self._items: dict[Any, _Item] = {}
         self._blocks = 0  # so many have begun
         self._last_words: tuple[Any, ...] = ()  # the block that the last words belonged to, and how it is told
@@ -113,38 +110,12 @@ class ResponsesStream:
         self._refused = False
         self._logprobs: list[Any] = []
 
-    def feed(self, piece: bytes) -> list[AIMessageChunk]:
-        """The chunks that `piece` completes."""
-        chunks: list[AIMessageChunk] = []
-        for name, data in self._body.feed(piece):
-            if not self._done:
-                self._take(name, data, chunks)
-        return chunks
+    def _parse(self, body: bytes) -> list[AIMessage]:
+        return parse_response(body, self._peer)
 
-    def close(self) -> list[AIMessageChunk]:
-        """What is left when the bytes have ended. Raises where the answer is not complete."""
-        whole = self._body.whole
-        if whole is not None:
-            return [_as_chunk(parse_response(whole, self._peer)[0])]
-        chunks: list[AIMessageChunk] = []
-        for name, data in self._body.close():
-            if not self._done:
-                try:
-                    self._take(name, data, chunks)
-                except InvalidResponseError:
-                    break  # cut off in the middle of an event
-        if self._done:
-            return chunks
-        if not self._events:
-            raise self._no_stream()
+    def _so_far(self) -> str:
         pieces = [piece for item in self._items.values() if item.kind == "message" for piece in item.pieces.values()]
-        so_far = "".join(word for piece in pieces for word in piece.said)
-        raise ModelConnectionError(
-            f"the stream from {self._peer.label} ended before the answer did, after {self._events} events"
-            + (f" and {so_far[-80:]!r}" if so_far else ""),
-            code="incomplete_stream",
-            body=so_far,
-        )
+        return "".join(word for piece in pieces for word in piece.said)
 
     # -- one event --------------------------------------------------------------------------------------------------
 
@@ -183,10 +154,7 @@ class ResponsesStream:
                 return _Event(error=value["error"])
             return msgspec.convert(value, _Event, strict=False)
         except (ValueError, msgspec.MsgspecError) as exc:
-            shown = self._peer.clean(data[:200].decode("utf-8", "replace"))
-            raise InvalidResponseError(
-                f"{self._peer.label} sent an event that is no part of a response: {shown!r}", body=shown
-            ) from exc
+            raise no_event(self._peer, data, self.what) from exc
 
     def _note(self, kind: Any, answer: dict[str, Any], chunks: list[AIMessageChunk]) -> None:
         """An event about the whole answer: it has begun, or this is how it ended."""
@@ -373,15 +341,6 @@ class ResponsesStream:
             chunk_position="last",
         )
 
-    def _no_stream(self) -> Exception:
-        shown = self._peer.clean(self._body.beginning)
-        return InvalidResponseError(
-            f"{self._peer.label} answered with no stream of a response: {shown[:200] or '(nothing)'}. "
-            f"Is base_url right, and does the server have the Responses API? It was asked at {self._peer.url}",
-            status_code=200,
-            body=shown,
-        )
-
 
 def _place(event: _Event) -> Any:
     """Where in the output an event belongs, or the id of its item where the server does not say."""
@@ -424,15 +383,3 @@ def _news(piece: _Piece, name: str, value: Any) -> Any:
         return value or None
     piece.block[name] = value
     return value
-
-
-def _as_chunk(message: AIMessage) -> AIMessageChunk:
-    """A whole answer as the only chunk of a stream."""
-    return AIMessageChunk(
-        cast("Any", message.content),
-        response_metadata=message.response_metadata,
-        tool_calls=message.tool_calls,
-        invalid_tool_calls=message.invalid_tool_calls,
-        usage_metadata=message.usage_metadata,
-        chunk_position="last",
-    )

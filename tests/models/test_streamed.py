@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loopwright.models.stream_body import StreamBody
+from loopwright.models.streamed import StreamBody
 
 
 def fed(*pieces: bytes) -> tuple[StreamBody, list[tuple[bytes, bytes]]]:
