@@ -12,8 +12,8 @@ from loopwright import errors
 from loopwright.messages import HumanMessage, SystemMessage
 from loopwright.models.openai_chat import AzureChatOpenAI
 from tests.models.loopback import Answer, Loopback, chat_answer
+from tests.models.recorded import FOLDER
 from tests.models.test_openai_chat_recordings import RECORDS as CHAT
-from tests.models.test_openai_responses_recordings import FOLDER
 from tests.models.test_openai_responses_recordings import RECORDS as RESPONSES
 
 made: Any = AzureChatOpenAI

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,48 +23,15 @@ from loopwright.models.google.request import wire_contents
 from loopwright.models.google.response import parse_response
 from loopwright.models.google.stream import GoogleStream
 from loopwright.models.google.wire import call_signature
-from loopwright.models.wire_errors import Peer, from_response
-from tests.models.loopback import Answer, Loopback, Request
-
-FOLDER = Path(__file__).resolve().parents[3] / "shared" / "recordings"
-PEER = Peer("google", "http://127.0.0.1/v1beta")
+from loopwright.models.wire_errors import Peer
+from tests.models.recorded import Format, Proof
 
 
-def lines(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8") as file:
-        yield from map(json.loads, file)
+def model_at(url: str) -> ChatGoogleGenerativeAI:
+    return ChatGoogleGenerativeAI(model="m", api_key="key-of-test", base_url=f"{url}/v1beta", max_retries=0)
 
 
-RECORDS = {
-    record["id"]: record
-    for path in sorted(FOLDER.glob("*.jsonl"))
-    if path.name != "fuzz_splits.jsonl"
-    for record in lines(path)
-    if record["api"] == "google-generate-content"
-}
-STREAMS = [name for name, record in RECORDS.items() if "stream" in record["tags"]]
-CUTS = {line["id"]: line["cases"] for line in lines(FOLDER / "fuzz_splits.jsonl")} if RECORDS else {}
-ANSWERS = [name for name, record in RECORDS.items() if record["oracle"]["error"] is None]
-
-pytestmark = pytest.mark.skipif(not RECORDS, reason=f"the recorded exchanges are not there: {FOLDER}")
-
-KINDS = {
-    errors.AuthenticationError: "authentication",
-    errors.PermissionDeniedError: "permission",
-    errors.NotFoundError: "not_found",
-    errors.RateLimitError: "rate_limit",
-    errors.ServerError: "server",
-    errors.StreamError: "stream_error",
-    errors.InvalidResponseError: "invalid_response",
-    errors.BadRequestError: "bad_request",
-}
-OTHER = {"executableCode", "codeExecutionResult", "toolCall", "toolResponse"}
-
-
-# -- our answer in the oracle's terms -------------------------------------------------------------------------------
-
-
-def signatures(message: AIMessage) -> list[str]:
+def sealed(message: AIMessage) -> list[str]:
     """In the order of the parts: those of the content, with calls in their places, then those of the other calls."""
     by_id = {call["id"]: call_signature(call) for call in message.tool_calls}
     blocks: list[Any] = message.content if isinstance(message.content, list) else []
@@ -76,83 +39,35 @@ def signatures(message: AIMessage) -> list[str]:
         by_id.pop(block["id"], None) if block["type"] == "tool_call" else block.get("extras", {}).get("signature")
         for block in blocks
     ]
-    return [
-        hashlib.sha256(text.encode()).hexdigest()[:16] for text in [*found, *by_id.values()] if isinstance(text, str)
-    ]
+    return [text for text in [*found, *by_id.values()] if isinstance(text, str)]
 
 
-def normal(message: AIMessage) -> dict[str, Any]:
+def others(message: AIMessage) -> list[str]:
     blocks: list[Any] = list(message.content_blocks)
-    usage = message.usage_metadata
-    return {
-        "text": message.text,
-        "reasoning": "".join(block.get("reasoning", "") for block in blocks if block["type"] == "reasoning"),
-        "refusal": "".join(block["refusal"] for block in blocks if block["type"] == "refusal") or None,
-        "tool_calls": [{key: call[key] for key in ("id", "name", "args")} for call in message.tool_calls],
-        "invalid_tool_calls": [
-            {key: call[key] for key in ("id", "name", "args")} for call in message.invalid_tool_calls
-        ],
-        "finish_reason": message.response_metadata["raw_finish_reason"],
-        "usage": usage
-        and {
-            **{key: usage[key] for key in ("input_tokens", "output_tokens", "total_tokens")},
-            "cache_read": usage.get("input_token_details", {}).get("cache_read", 0),
-            "cache_creation": usage.get("input_token_details", {}).get("cache_creation", 0),
-            "reasoning": usage.get("output_token_details", {}).get("reasoning", 0),
-        },
-        "model": message.response_metadata["model_name"],
-        "response_id": message.response_metadata["id"],
-        "signatures": signatures(message),
-        "other": [part for block in blocks if (part := block.get("extras", {}).get("part")) in OTHER],
-    }
+    kinds = {"executableCode", "codeExecutionResult", "toolCall", "toolResponse"}
+    return [part for block in blocks if (part := block.get("extras", {}).get("part")) in kinds]
 
 
-def wanted(record: dict[str, Any], got: dict[str, Any]) -> dict[str, Any]:
-    """The oracle, with what it leaves open taken from `got`: ids that were not sent, and values that are as good."""
-    oracle = record["oracle"]
-    want = {name: oracle.get(name) for name in got}
-    want["signatures"] = oracle.get("signatures", [])
-    want["other"] = oracle.get("other", [])
-    for name in ("model", "response_id"):
-        want[name] = oracle[name] or got[name]
-    for name in ("tool_calls", "invalid_tool_calls"):
-        ids = [call["id"] for call in got[name]]
-        calls = [{key: call[key] for key in ("id", "name", "args")} for call in oracle[name]]
-        want[name] = [{**call, "id": call["id"] or own} for call, own in zip(calls, ids, strict=True)]
-    if oracle["usage"] is not None:
-        want["usage"] = {key: value or 0 for key, value in oracle["usage"].items()}
-    for name, others in oracle.get("accept", {}).items():
-        if got.get(name) in others:
-            want[name] = got[name]
-    return want
+FORMAT = Format(
+    "google-generate-content",
+    Peer("google", "http://127.0.0.1/v1beta"),
+    parse_response,
+    GoogleStream,
+    model_at,
+    sealed,
+    others=others,
+    bytewise=float("inf"),
+)
+PEER, RECORDS, STREAMS = FORMAT.peer, FORMAT.records, FORMAT.streams
+check, normal, parse = FORMAT.check, FORMAT.normal, FORMAT.parse
+ANSWERS = [name for name, record in RECORDS.items() if record["oracle"]["error"] is None]
+
+pytestmark = FORMAT.is_there
 
 
-def check(record: dict[str, Any], message: AIMessage) -> None:
-    got = normal(message)
-    assert wanted(record, got) == got
-    assert all(call["id"] for call in message.tool_calls)
-
-
-def check_error(record: dict[str, Any], error: errors.ModelError) -> None:
-    oracle = record["oracle"]["error"]
-    assert oracle is not None, error
-    kind = next(kind for cls, kind in KINDS.items() if isinstance(error, cls))
-    assert (kind, error.status_code) == (oracle["kind"], oracle["status"])
-    assert " ".join((oracle["message"] or "").split()) in " ".join(str(error).split())
-
-
-def parse(record: dict[str, Any], pieces: list[bytes]) -> AIMessage:
-    response = record["response"]
-    if response["status"] >= 300:
-        raise from_response(PEER, response["status"], {}, b"".join(pieces))
-    if "stream" not in record["tags"]:
-        return parse_response(b"".join(pieces), PEER)[0]
-    stream = GoogleStream(PEER)
-    chunks = [chunk for piece in pieces for chunk in stream.feed(piece)] + stream.close()
-    assert [chunk.chunk_position for chunk in chunks] == [None] * (len(chunks) - 1) + ["last"]
-    message = message_chunk_to_message(merge_chunks(chunks))
-    assert isinstance(message, AIMessage)
-    return message
+class TestRecordings(Proof):
+    format = FORMAT
+    counts = (99, 29)
 
 
 def body_of(name: str) -> bytes:
@@ -168,34 +83,7 @@ def events_of(body: bytes) -> list[dict[str, Any]]:
     return [json.loads(line[5:]) for line in text.replace("\r\n", "\n").split("\n") if line.startswith("data:")]
 
 
-# -- the proof ------------------------------------------------------------------------------------------------------
-
-
-def test_all_of_them_are_here():
-    assert len(RECORDS) == 99
-    assert len(STREAMS) == 29
-
-
-@pytest.mark.parametrize("name", RECORDS)
-def test_whole(name: str):
-    record = RECORDS[name]
-    try:
-        message = parse(record, [body_of(name)])
-    except errors.ModelError as error:
-        check_error(record, error)
-    else:
-        check(record, message)
-
-
-@pytest.mark.parametrize("name", STREAMS)
-def test_cut(name: str):
-    """At the places where decoders break, and after every byte."""
-    body = body_of(name)
-    cuttings = [case["cuts"] for case in CUTS[name]]
-    cuttings.append(range(1, len(body)))
-    for cuts in cuttings:
-        pieces = [body[a:b] for a, b in zip([0, *cuts], [*cuts, len(body)], strict=True)]
-        check(RECORDS[name], parse(RECORDS[name], pieces))
+# -- streams --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -361,63 +249,3 @@ def test_a_damaged_byte_never_gives_half_a_call(data: st.DataObject):
     for call in message.tool_calls:
         assert isinstance(call["args"], dict)
     assert message.response_metadata["finish_reason"] is not None
-
-
-# -- through a socket -----------------------------------------------------------------------------------------------
-
-
-def serve(request: Request) -> Answer:
-    """The record that the path begins with; a stream comes in pieces of 1,000 bytes."""
-    record = RECORDS[request.path.split("/")[1]]
-    response = record["response"]
-    body = response["body"].encode()
-    pieces = [body[at : at + 1000] for at in range(0, len(body), 1000)] if "stream" in record["tags"] else None
-    return Answer(response["status"], body, {"content-type": response["content_type"]}, pieces)
-
-
-def model_for(server: Loopback, name: str) -> ChatGoogleGenerativeAI:
-    url = f"http://127.0.0.1:{server.port}/{name}/v1beta"
-    return ChatGoogleGenerativeAI(model="m", api_key="key-of-test", base_url=url, max_retries=0)
-
-
-async def ask(model: ChatGoogleGenerativeAI, streamed: bool) -> AIMessage:
-    if not streamed:
-        return await model.ainvoke([HumanMessage("hi")])
-    message = message_chunk_to_message(merge_chunks([chunk async for chunk in model.astream([HumanMessage("hi")])]))
-    assert isinstance(message, AIMessage)
-    return message
-
-
-def ask_blocking(model: ChatGoogleGenerativeAI, streamed: bool) -> AIMessage:
-    if not streamed:
-        return model.invoke([HumanMessage("hi")])
-    message = message_chunk_to_message(merge_chunks(list(model.stream([HumanMessage("hi")]))))
-    assert isinstance(message, AIMessage)
-    return message
-
-
-def test_through_a_socket_blocking():
-    with Loopback(serve) as server:
-        for name, record in RECORDS.items():
-            model = model_for(server, name)
-            try:
-                message = ask_blocking(model, "stream" in record["tags"])
-            except errors.ModelError as error:
-                check_error(record, error)
-            else:
-                check(record, message)
-            model.close()
-
-
-def test_through_a_socket_on_a_loop():
-    async def all_at_once(server: Loopback) -> list[Any]:
-        asked = (ask(model_for(server, name), "stream" in record["tags"]) for name, record in RECORDS.items())
-        return await asyncio.gather(*asked, return_exceptions=True)
-
-    with Loopback(serve) as server:
-        outcomes = asyncio.run(all_at_once(server))
-    for record, outcome in zip(RECORDS.values(), outcomes, strict=True):
-        if isinstance(outcome, errors.ModelError):
-            check_error(record, outcome)
-        else:
-            check(record, outcome)

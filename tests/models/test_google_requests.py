@@ -14,7 +14,8 @@ import pytest
 from loopwright.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from loopwright.models.google import ChatGoogleGenerativeAI
 from loopwright.models.google.wire import made_id, sealed_call
-from tests.models.test_google_recordings import FOLDER, RECORDS
+from tests.models.recorded import FOLDER
+from tests.models.test_google_recordings import RECORDS
 
 pytestmark = pytest.mark.skipif(not RECORDS, reason=f"the recorded exchanges are not there: {FOLDER}")
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,41 +19,28 @@ from loopwright.messages import AIMessage, merge_chunks, message_chunk_to_messag
 from loopwright.messages.langchain import to_langchain
 from loopwright.models.langchain import ChatLangChain, as_ours
 from tests.models.loopback import Answer, Loopback, Request
-
-FOLDER = Path(__file__).resolve().parents[3] / "shared" / "recordings"
-
-
-def lines(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8") as file:
-        yield from map(json.loads, file)
-
+from tests.models.recorded import answer_to, is_there, records_where
 
 APIS = ("openai-chat", "openai-responses", "anthropic-messages")
 LEFT_OUT = {"retrieve", "invalid-response", "unfinished", "error-in-200", "many-choices", "legacy-function-call"}
 """What these classes do not ask for, or do not read."""
-RECORDS = {
-    record["id"]: record
-    for path in sorted(FOLDER.glob("*.jsonl"))
-    if path.name != "fuzz_splits.jsonl"
-    for record in lines(path)
-    if record["api"] in APIS and record["provider"] in ("openai", "anthropic") and not LEFT_OUT & set(record["tags"])
-}
+RECORDS = records_where(
+    lambda record: (
+        record["api"] in APIS and record["provider"] in ("openai", "anthropic") and not LEFT_OUT & set(record["tags"])
+    )
+)
 
 pytestmark = [
-    pytest.mark.skipif(not RECORDS, reason=f"the recorded exchanges are not there: {FOLDER}"),
+    is_there(RECORDS),
     pytest.mark.filterwarnings("ignore::UserWarning"),  # theirs, of shapes that they do not know
 ]
 
 
 def serve(request: Request) -> Answer:
-    """The record whose id is the question; a stream comes in pieces of 1,000 bytes."""
+    """The record whose id is the question."""
     asked = re.search(r"record: ([\w-]+)", request.body.decode())
     assert asked is not None
-    record = RECORDS[asked[1]]
-    response = record["response"]
-    body = response["body"].encode()
-    pieces = [body[at : at + 1000] for at in range(0, len(body), 1000)] if "stream" in record["tags"] else None
-    return Answer(response["status"], body, {"content-type": response["content_type"]}, pieces)
+    return answer_to(RECORDS[asked[1]])
 
 
 @contextlib.contextmanager

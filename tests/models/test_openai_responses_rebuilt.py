@@ -23,7 +23,8 @@ from loopwright.messages import (
 from loopwright.models.openai_chat import ChatOpenAI
 from loopwright.models.openai_responses.response import parse_response
 from loopwright.models.wire_errors import Peer
-from tests.models.test_openai_responses_recordings import FOLDER, RECORDS
+from tests.models.recorded import FOLDER
+from tests.models.test_openai_responses_recordings import RECORDS
 
 PEER = Peer("openai", "http://127.0.0.1/v1")
 
