@@ -230,3 +230,37 @@ def test_a_blocking_reader_that_leaves_at_every_chunk(saver):
         assert (result.text, is_valid(result["messages"])) == ("done", True)
         count += 1
     assert count > 15
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_stream_of_words_that_is_dropped_in_a_cycle(elsewhere):
+    """The collector frees a cycle in any order, on whatever thread: the thread is in order, and nothing complains."""
+    noise: list[Any] = []
+    agent = create_agent(ScriptedModel(say(chunks=["d", "o", "n", "e"]), loop=True), checkpointer=InMemorySaver())
+
+    class Page:
+        """What holds its stream, and is held by itself."""
+
+        def __init__(self, stream: Any) -> None:
+            self.stream, self.me = stream, self
+
+    async def leaving(count: int) -> bool:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: noise.append(context))
+        config = thread(f"after {count}")
+        page = Page(agent.astream({"messages": "go"}, config, stream_mode=["messages", "updates"]))
+        left = await by_dropping(page.stream, count)
+        del page
+        await asyncio.to_thread(gc.collect) if elsewhere else gc.collect()
+        result = await agent.ainvoke({"messages": "and now?"}, config)
+        assert (result.text, is_valid(result["messages"])) == ("done", True)
+        return left
+
+    gc.disable()
+    try:
+        count = 1
+        while asyncio.run(leaving(count)):
+            count += 1
+    finally:
+        gc.enable()
+    assert count > 4
+    assert noise == []

@@ -23,6 +23,8 @@ __all__ = ["abandon", "abandoned_at"]
 
 _MOST_WAITS = 100
 """How often a clean-up without a loop may try to wait for one more thing."""
+_CLOSED_BEFORE = "cannot reuse already awaited coroutine"
+"""What Python says to a coroutine that waits for one which the collector has closed."""
 
 
 class _Steps(Protocol):
@@ -69,13 +71,21 @@ def _end_on(loop: asyncio.AbstractEventLoop, steps: _Steps, place: Any) -> None:
         ending.begin()
 
 
-def _to_the_end(steps: _Steps) -> Generator[Any, Any, None]:
+@contextmanager
+def _in_any_order() -> Generator[None, None, None]:
+    """A stream that is part of a cycle may be dropped after what its run was waiting in: that is closed by then."""
     try:
+        yield
+    except RuntimeError as error:
+        if str(error) != _CLOSED_BEFORE:
+            raise
+
+
+def _to_the_end(steps: _Steps) -> Generator[Any, Any, None]:
+    with _in_any_order(), suppress(RunCancelled):
         paused = yield from steps.step(steps.coroutine.throw, RunCancelled())
         while paused:
             paused = yield from steps.step(steps.coroutine.send, None)
-    except RunCancelled:
-        pass
 
 
 class _Ending(Coroutine[Any, Any, None]):
@@ -134,9 +144,7 @@ def _as_current(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> Gen
 
 
 def _end_without_loop(steps: _Steps) -> None:
-    for _ in range(_MOST_WAITS):
-        try:
+    with _in_any_order(), suppress(RunCancelled, StopIteration):
+        for _ in range(_MOST_WAITS):
             steps.enter(steps.coroutine.throw, RunCancelled())
-        except (RunCancelled, StopIteration):
-            return
-    steps.coroutine.close()
+        steps.coroutine.close()
