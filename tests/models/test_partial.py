@@ -266,3 +266,25 @@ def test_with_the_raw_message_too(world: Blocking) -> None:
     *partials, last = world.stream(model, "hi")
     assert partials[0] == {"raw": None, "parsed": {"to": "Osl"}, "parsing_error": None}
     assert (last["parsed"], last["raw"].tool_calls[0]["name"]) == (json.loads(TRIP), "Trip")
+
+
+class Forecast(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    city: str
+    when: dt.date
+    mood: Mood
+    advice: str
+
+
+def test_what_is_strict_grows_past_what_json_has_as_text():
+    text = '{"city": "Oslo", "when": "2026-01-02", "mood": "calm", "advice": "Take a hat."}'
+    cut = text.index(" a hat")
+    assert partial_answer(Forecast, text[:cut]) == {
+        "city": "Oslo",
+        "when": dt.date(2026, 1, 2),
+        "mood": Mood.calm,
+        "advice": "Take",
+    }
+    assert partial_answer(list[Forecast], f'{{"value": [{text[:cut]}') == [partial_answer(Forecast, text[:cut])]
+    assert not partial_answer(Forecast, '{"city": 5, "when"')

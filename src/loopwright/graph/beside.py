@@ -124,9 +124,7 @@ class Beside:
 
     def _ring(self) -> None:
         """One write less; whoever waits for the last is told."""
-        bells: list[
-            Callable[[], bool]
-        ] = []  # made outside of the lock: the garbage collector may run code that needs it
+        bells: list[Callable[[], bool]] = []  # not made under the lock: the collector may run code that needs it
         with self._lock:
             self._open -= 1
             if not self._open:

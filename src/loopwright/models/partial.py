@@ -186,20 +186,30 @@ def _unmark_at(holder: Any, key: Any) -> bool:
 @functools.cache
 def _checker(schema: Any) -> Any:
     """A function that gives the sound part of data, or None; cached, because building it is slow."""
-    from pydantic_core import SchemaValidator
+    from pydantic_core import SchemaValidator, to_json
 
     loose = _loose(schemas.core_schema(schema))
     if not schemas.is_object(schema):
         loose = _as_value(loose)
-    validate = SchemaValidator(loose).validate_python
+    validator, strict = SchemaValidator(loose), _is_strict(loose)
 
     def check(data: Any) -> Any:
         try:
-            return validate(data, allow_partial="trailing-strings")
+            if strict:  # a strict date, say, may be a text in JSON only
+                return validator.validate_json(to_json(data), allow_partial="trailing-strings")
+            return validator.validate_python(data, allow_partial="trailing-strings")
         except Exception:  # noqa: BLE001 - a validator of the user's may raise anything
             return None
 
     return check
+
+
+def _is_strict(node: Any) -> bool:
+    """Whether anything in a schema of pydantic's is strict."""
+    if isinstance(node, dict):
+        known = cast("dict[str, Any]", node)
+        return known.get("strict") is True or any(map(_is_strict, known.values()))
+    return isinstance(node, (list, tuple)) and any(map(_is_strict, cast("list[Any]", node)))
 
 
 def _as_value(loose: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a user wrote to make a model behind a wire, checked: the parts that all formats share.
+"""What a user writes to make a model behind a wire, and the connections that come of it: what all formats share.
 
 Rules:
 
@@ -9,15 +9,76 @@ Rules:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
-from pydantic import SecretStr
+from pydantic import BaseModel, Field, PrivateAttr, SecretStr
 
 from loopwright.errors import UsageError
-from loopwright.models.http import Timeouts
+from loopwright.models.http import Timeouts, Wire
 
-__all__ = ["first_env", "given_key", "no_key", "settle_names", "sound_key", "timeouts_of", "with_query"]
+__all__ = ["WireSettings", "first_env", "given_key", "no_key", "settle_names", "sound_key", "timeouts_of", "with_query"]
+
+
+class WireSettings(BaseModel, defer_build=True):
+    """The settings of whoever speaks to a provider, and its connections."""
+
+    model: str
+    """The provider's name of the model."""
+    api_key: Any = Field(default=None, exclude=True, repr=False)
+    """The key, or a function that gives it for each request. Without it, the provider's environment variable."""
+    base_url: str = ""
+    """The address that the paths of the format are added to. Without it, the provider's."""
+    timeout: Any = None
+    """Longest silence in seconds, before an answer and inside of one; 600 by default, `inf` for none. A pair is
+    (connect, silence)."""
+    max_retries: int = 2
+    """Further tries after a failure that may pass; nothing is tried again once the answer has begun."""
+    default_headers: dict[str, str] | None = Field(default=None, exclude=True, repr=False)
+    http_client: Any = Field(default=None, exclude=True, repr=False)
+    """An `httpx2.Client` of your own (proxies, certificates). You close it."""
+    http_async_client: Any = Field(default=None, exclude=True, repr=False)
+
+    _wire: Any = PrivateAttr(default=None)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Only what was set: most settings are the provider's."""
+        shown = self.model_fields_set
+        return ((name, value) for name, value in super().__repr_args__() if name in shown and value is not None)
+
+    def _key(self) -> str | None:
+        """The key of one request."""
+        key = self.api_key
+        if key is None:
+            return None
+        return key.get_secret_value() if isinstance(key, SecretStr) else sound_key(key())
+
+    def _silence_inside(self) -> float | None:
+        """Longest silence inside of an answer, where it is another than `timeout`."""
+        return None
+
+    def _connected(self) -> Wire:
+        """The wire of these settings. A copy with the same settings shares it."""
+        own, idle = (self.http_client, self.http_async_client), self._silence_inside()
+        settings = (self.timeout, idle, self.max_retries, *own)
+        known = self._wire
+        if known is None or known[0] != settings:
+            wire = Wire(
+                timeouts=timeouts_of(self.timeout, idle, has_own=own != (None, None)),
+                max_retries=self.max_retries,
+                http_client=self.http_client,
+                http_async_client=self.http_async_client,
+            )
+            known = self._wire = (settings, wire)
+        return known[1]
+
+    def close(self) -> None:
+        """Close the connections of blocking calls. It happens by itself when the object is gone."""
+        self._connected().close()
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop. It happens by itself when the loop ends."""
+        await self._connected().aclose()
 
 
 def settle_names(cls: Any, fields: dict[str, Any], spellings: Mapping[str, str]) -> None:

@@ -7,17 +7,17 @@ A subclass is a format. It says what goes out (`_request`), and what comes in as
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from typing import Any, Protocol, cast
 
-from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
+from pydantic import ConfigDict, Field
 
 from loopwright.drive.owned import Owned
 from loopwright.messages import AIMessage, AIMessageChunk, BaseMessage, merge_chunks, message_chunk_to_message
 from loopwright.models.base import BaseChatModel
-from loopwright.models.http import Wire, WireHeaders, WireRequest
+from loopwright.models.http import WireHeaders, WireRequest
 from loopwright.models.outputs import ChatGeneration, ChatResult
-from loopwright.models.settings import sound_key, timeouts_of
+from loopwright.models.settings import WireSettings
 from loopwright.models.wire_errors import Peer
 
 __all__ = ["Reader", "WiredChatModel"]
@@ -35,27 +35,16 @@ class Reader(Protocol):
         ...
 
 
-class WiredChatModel(BaseChatModel):
+class WiredChatModel(WireSettings, BaseChatModel):
     """The base of the classes that speak to a provider."""
 
     model_config = ConfigDict(extra="forbid")
 
-    model: str
-    """The provider's name of the model."""
-    api_key: Any = Field(default=None, exclude=True, repr=False)
-    """The key, or a function that gives it for each request. Without it, the provider's environment variable."""
-    base_url: str = ""
-    """The address that the paths of the format are added to. Without it, the provider's."""
     stop: str | list[str] | None = None
     streaming: bool = False
     """Read every answer as a stream, also for `invoke`."""
-    timeout: Any = None
-    """Longest silence in seconds, before the answer and inside a stream; 600 by default, `inf` for none. A pair is
-    (connect, silence)."""
     idle_timeout: float | None = None
     """Longest silence inside a stream, where it should differ from `timeout`."""
-    max_retries: int = 2
-    """Further tries after a failure that may pass; nothing is tried again once the answer has begun."""
     model_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Further fields of the request."""
     extra_body: dict[str, Any] | None = None
@@ -63,22 +52,11 @@ class WiredChatModel(BaseChatModel):
     auth: Any = Field(default=None, exclude=True, repr=False)
     """A function of method, address, headers and body that gives further headers for each request: a token that is
     renewed, a signature."""
-    default_headers: dict[str, str] | None = Field(default=None, exclude=True, repr=False)
     default_query: dict[str, str] | None = Field(default=None, exclude=True, repr=False)
-    http_client: Any = Field(default=None, exclude=True, repr=False)
-    """An `httpx2.Client` of your own (proxies, certificates). You close it."""
-    http_async_client: Any = Field(default=None, exclude=True, repr=False)
-
-    _wire: Any = PrivateAttr(default=None)
 
     @property
     def model_name(self) -> str:
         return self.model
-
-    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Only what was set: most settings are the provider's."""
-        shown = self.model_fields_set
-        return ((name, value) for name, value in super().__repr_args__() if name in shown and value is not None)
 
     # -- the format -------------------------------------------------------------------------------------------------
 
@@ -144,13 +122,6 @@ class WiredChatModel(BaseChatModel):
 
     # -- the wire ---------------------------------------------------------------------------------------------------
 
-    def _key(self) -> str | None:
-        """The key of one request."""
-        key = self.api_key
-        if key is None:
-            return None
-        return key.get_secret_value() if isinstance(key, SecretStr) else sound_key(key())
-
     def _authorised(self, request: WireRequest) -> WireRequest:
         """The request with what `auth` says of it."""
         if self.auth is None:
@@ -159,28 +130,8 @@ class WiredChatModel(BaseChatModel):
         request.peer.hide(given.values())
         return request._replace(headers=WireHeaders({**request.headers, **given}))
 
-    def _connected(self) -> Wire:
-        """The wire of these settings. A copy with the same settings shares it."""
-        own = (self.http_client, self.http_async_client)
-        settings = (self.timeout, self.idle_timeout, self.max_retries, *own)
-        known = self._wire
-        if known is None or known[0] != settings:
-            wire = Wire(
-                timeouts=timeouts_of(self.timeout, self.idle_timeout, has_own=own != (None, None)),
-                max_retries=self.max_retries,
-                http_client=self.http_client,
-                http_async_client=self.http_async_client,
-            )
-            known = self._wire = (settings, wire)
-        return known[1]
-
-    def close(self) -> None:
-        """Close the connections of blocking calls. It happens by itself when the model is gone."""
-        self._connected().close()
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop. It happens by itself when the loop ends."""
-        await self._connected().aclose()
+    def _silence_inside(self) -> float | None:
+        return self.idle_timeout
 
 
 def _result(messages: Sequence[AIMessage]) -> ChatResult:

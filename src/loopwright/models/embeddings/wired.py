@@ -13,13 +13,13 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr
+from pydantic import ConfigDict
 
 from loopwright import __version__
 from loopwright.errors import InvalidResponseError
 from loopwright.models.embeddings.base import Embeddings, checked_text, checked_texts
-from loopwright.models.http import Wire, WireHeaders, WireRequest
-from loopwright.models.settings import sound_key, timeouts_of
+from loopwright.models.http import WireHeaders, WireRequest
+from loopwright.models.settings import WireSettings
 from loopwright.models.wire_errors import Peer, error_in_answer
 from loopwright.models.wire_json import dumps, loads
 
@@ -28,36 +28,15 @@ __all__ = ["Vectors", "WiredEmbeddings", "vector_of"]
 Vectors = list[list[float]]
 
 
-class WiredEmbeddings(BaseModel, Embeddings):
+class WiredEmbeddings(WireSettings, Embeddings):
     """The base of the classes that speak to a provider."""
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=(), defer_build=True)
 
-    model: str
-    """The provider's name of the model."""
     dimensions: int | None = None
     """Length of the vectors, for models that make shorter ones; the model's own without."""
-    api_key: Any = Field(default=None, exclude=True, repr=False)
-    """The key, or a function that gives it for each request. Without it, the provider's environment variable."""
-    base_url: str = ""
-    """The address that the paths of the format are added to. Without it, the provider's."""
     chunk_size: int = 0
     """Texts in one request; what the provider takes without it."""
-    timeout: Any = None
-    """Longest silence in seconds; 600 by default, `inf` for none. A pair is (connect, silence)."""
-    max_retries: int = 2
-    """Further tries after a failure that may pass."""
-    default_headers: dict[str, str] | None = Field(default=None, exclude=True, repr=False)
-    http_client: Any = Field(default=None, exclude=True, repr=False)
-    """An `httpx2.Client` of your own (proxies, certificates). You close it."""
-    http_async_client: Any = Field(default=None, exclude=True, repr=False)
-
-    _wire: Any = PrivateAttr(default=None)
-
-    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Only what was set: most settings are the provider's."""
-        shown = self.model_fields_set
-        return ((name, value) for name, value in super().__repr_args__() if name in shown and value is not None)
 
     # -- the format -------------------------------------------------------------------------------------------------
 
@@ -127,35 +106,9 @@ class WiredEmbeddings(BaseModel, Embeddings):
         whole = WireHeaders({**common, "user-agent": f"loopwright/{__version__}", **headers, **own})
         return WireRequest(url, whole, dumps(body), peer)
 
-    def _key(self) -> str | None:
-        """The key of one request."""
-        key = self.api_key
-        if key is None:
-            return None
-        return key.get_secret_value() if isinstance(key, SecretStr) else sound_key(key())
-
     def _secrets(self, key: str | None) -> tuple[str | None, ...]:
         """What no error may show."""
         return (key, *(self.default_headers or {}).values())
-
-    def _connected(self) -> Wire:
-        if self._wire is None:
-            own = (self.http_client, self.http_async_client)
-            self._wire = Wire(
-                timeouts=timeouts_of(self.timeout, None, has_own=own != (None, None)),
-                max_retries=self.max_retries,
-                http_client=self.http_client,
-                http_async_client=self.http_async_client,
-            )
-        return self._wire
-
-    def close(self) -> None:
-        """Close the connections of blocking calls. It happens by itself when the object is gone."""
-        self._connected().close()
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop. It happens by itself when the loop ends."""
-        await self._connected().aclose()
 
 
 def vector_of(numbers: Any) -> list[float]:
