@@ -14,10 +14,21 @@ from typing import Any, cast
 
 from pydantic import BaseModel, Field, PrivateAttr, SecretStr
 
+from loopwright import __version__
 from loopwright.errors import UsageError
-from loopwright.models.http import Timeouts, Wire
+from loopwright.models.http import Timeouts, Wire, WireHeaders
 
-__all__ = ["WireSettings", "first_env", "given_key", "no_key", "settle_names", "sound_key", "timeouts_of", "with_query"]
+__all__ = [
+    "WireSettings",
+    "accepted",
+    "first_env",
+    "given_key",
+    "no_key",
+    "settle_names",
+    "sound_key",
+    "timeouts_of",
+    "with_query",
+]
 
 
 class WireSettings(BaseModel, defer_build=True):
@@ -53,6 +64,16 @@ class WireSettings(BaseModel, defer_build=True):
             return None
         return key.get_secret_value() if isinstance(key, SecretStr) else sound_key(key())
 
+    def _headers(self, own: Mapping[str, str], *, accept: str = "application/json") -> WireHeaders:
+        """Those of every request, `own` of the format over them, and over both the user's."""
+        common = {"content-type": "application/json", "user-agent": f"loopwright/{__version__}", "accept": accept}
+        users = {name.lower(): value for name, value in (self.default_headers or {}).items()}
+        return WireHeaders({**common, **own, **users})
+
+    def _secrets(self, *known: str | None) -> tuple[str | None, ...]:
+        """What no error may show."""
+        return (*known, *(self.default_headers or {}).values())
+
     def _silence_inside(self) -> float | None:
         """Longest silence inside of an answer, where it is another than `timeout`."""
         return None
@@ -79,6 +100,11 @@ class WireSettings(BaseModel, defer_build=True):
     async def aclose(self) -> None:
         """Close the connections of the running event loop. It happens by itself when the loop ends."""
         await self._connected().aclose()
+
+
+def accepted(*, streamed: bool) -> str:
+    """The form that an answer is asked for in."""
+    return "text/event-stream" if streamed else "application/json"
 
 
 def settle_names(cls: Any, fields: dict[str, Any], spellings: Mapping[str, str]) -> None:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, SecretStr
 
-from loopwright import __version__
 from loopwright.errors import InvalidResponseError, ModelConnectionError, UsageError
 from loopwright.messages import AIMessageChunk, BaseMessage
 from loopwright.models.addresses import host_of
@@ -25,7 +24,7 @@ from loopwright.models.anthropic.settings import SPELLINGS, betas_of
 from loopwright.models.anthropic.stream import MessageStream
 from loopwright.models.aws import Signer, region_of
 from loopwright.models.eventstream import EventStreamDecoder
-from loopwright.models.http import WireHeaders, WireRequest
+from loopwright.models.http import WireRequest
 from loopwright.models.settings import first_env, given_key, settle_names, sound_key
 from loopwright.models.wire_errors import Peer, error_in_stream
 from loopwright.models.wire_json import dumps, loads
@@ -71,18 +70,14 @@ class ChatAnthropicBedrock(ChatAnthropic):
         if wanted := betas_of(body, betas):
             body["anthropic_beta"] = wanted
         key = self._key()
-        headers = WireHeaders({"content-type": "application/json", "user-agent": f"loopwright/{__version__}"})
-        headers["accept"] = "application/vnd.amazon.eventstream" if streamed else "application/json"
-        for name, value in (self.default_headers or {}).items():
-            headers[name.lower()] = value
-        if key:
-            headers["authorization"] = f"Bearer {key}"
+        accept = "application/vnd.amazon.eventstream" if streamed else "application/json"
+        headers = self._headers({"authorization": f"Bearer {key}"} if key else {}, accept=accept)
         peer = Peer(
             "bedrock",
             self.base_url,
             host=None if self.base_url.endswith(".amazonaws.com") else host_of(self.base_url),
             key_hint="the key comes from api_key= or AWS_BEARER_TOKEN_BEDROCK",
-            secrets=(key, *(self.default_headers or {}).values()),
+            secrets=self._secrets(key),
         )
         verb = "invoke-with-response-stream" if streamed else "invoke"
         return WireRequest(f"{self.base_url}/model/{quote(model, safe='')}/{verb}", headers, dumps(body), peer)

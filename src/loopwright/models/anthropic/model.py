@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from loopwright import __version__
 from loopwright.messages import AIMessage, BaseMessage
 from loopwright.models.addresses import other_host
 from loopwright.models.anthropic.caching import cache_mark, set_marks
@@ -25,8 +24,9 @@ from loopwright.models.anthropic.response import parse_response
 from loopwright.models.anthropic.settings import BASE_URL, KEY_ENV, betas_of, endpoint, settle
 from loopwright.models.anthropic.stream import MessageStream
 from loopwright.models.anthropic.tools import offered, output_format, wire_tool_choice, wire_tools
-from loopwright.models.http import WireHeaders, WireRequest
+from loopwright.models.http import WireRequest
 from loopwright.models.like import ModelLike
+from loopwright.models.settings import accepted
 from loopwright.models.wire_errors import Peer
 from loopwright.models.wire_json import dumps
 from loopwright.models.wired import Reader, WiredChatModel
@@ -114,15 +114,12 @@ class ChatAnthropic(WiredChatModel):
         if streamed:
             body["stream"] = True
         key = self._key()
-        headers = WireHeaders({"content-type": "application/json", "user-agent": f"loopwright/{__version__}"})
-        headers["accept"] = "text/event-stream" if streamed else "application/json"
-        headers["anthropic-version"] = _VERSION
+        own = {"anthropic-version": _VERSION}
         if wanted := betas_of(body, betas):
-            headers["anthropic-beta"] = ",".join(wanted)
+            own["anthropic-beta"] = ",".join(wanted)
         if key:
-            headers["x-api-key"] = key
-        for name, value in (self.default_headers or {}).items():
-            headers[name.lower()] = value
+            own["x-api-key"] = key
+        headers = self._headers(own, accept=accepted(streamed=streamed))
         return WireRequest(endpoint(self.base_url, self.default_query), headers, dumps(body), self._peer(key))
 
     def _peer(self, key: str | None) -> Peer:
@@ -133,7 +130,7 @@ class ChatAnthropic(WiredChatModel):
             host=other_host(self.base_url, BASE_URL),
             label=None if self.base_url == BASE_URL else self.base_url.partition("://")[2].partition("/")[0],
             key_hint=f"the key comes from api_key= or {' or '.join(KEY_ENV)}",
-            secrets=(key, *servers, *(self.default_headers or {}).values()),
+            secrets=self._secrets(key, *servers),
         )
 
     # -- a request --------------------------------------------------------------------------------------------------

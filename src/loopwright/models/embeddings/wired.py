@@ -15,10 +15,9 @@ from typing import Any, cast
 
 from pydantic import ConfigDict
 
-from loopwright import __version__
 from loopwright.errors import InvalidResponseError
 from loopwright.models.embeddings.base import Embeddings, checked_text, checked_texts
-from loopwright.models.http import WireHeaders, WireRequest
+from loopwright.models.http import WireRequest
 from loopwright.models.settings import WireSettings
 from loopwright.models.wire_errors import Peer, error_in_answer
 from loopwright.models.wire_json import dumps, loads
@@ -101,14 +100,7 @@ class WiredEmbeddings(WireSettings, Embeddings):
         return vectors
 
     def _post(self, url: str, body: Any, peer: Peer, headers: dict[str, str]) -> WireRequest:
-        own = {name.lower(): value for name, value in (self.default_headers or {}).items()}
-        common = {"content-type": "application/json", "accept": "application/json"}
-        whole = WireHeaders({**common, "user-agent": f"loopwright/{__version__}", **headers, **own})
-        return WireRequest(url, whole, dumps(body), peer)
-
-    def _secrets(self, key: str | None) -> tuple[str | None, ...]:
-        """What no error may show."""
-        return (key, *(self.default_headers or {}).values())
+        return WireRequest(url, self._headers(headers), dumps(body), peer)
 
 
 def vector_of(numbers: Any) -> list[float]:

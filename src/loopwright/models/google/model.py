@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from loopwright import __version__
 from loopwright.errors import UsageError
 from loopwright.messages import AIMessage, BaseMessage
 from loopwright.models.addresses import host_of
@@ -23,9 +22,9 @@ from loopwright.models.google.schemas import gemini_schema, response_config
 from loopwright.models.google.settings import KEY_VARIABLES, key_header, model_path, safety_list, settle
 from loopwright.models.google.stream import GoogleStream
 from loopwright.models.google.tools import declared, is_mode, is_own_tool, wire_tool_config, wire_tools
-from loopwright.models.http import WireHeaders, WireRequest
+from loopwright.models.http import WireRequest
 from loopwright.models.like import ModelLike
-from loopwright.models.settings import with_query
+from loopwright.models.settings import accepted, with_query
 from loopwright.models.wire_errors import Peer
 from loopwright.models.wire_json import dumps
 from loopwright.models.wired import WiredChatModel
@@ -131,19 +130,14 @@ class ChatGoogleGenerativeAI(WiredChatModel):
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any], *, streamed: bool
     ) -> WireRequest:
         key = self._key()
-        headers = WireHeaders({"content-type": "application/json", "user-agent": f"loopwright/{__version__}"})
-        headers["accept"] = "text/event-stream" if streamed else "application/json"
-        if key:
-            name, value = key_header(key, is_token=bool(self.vertexai) and callable(self.api_key))
-            headers[name] = value
-        for name, value in (self.default_headers or {}).items():
-            headers[name.lower()] = value
+        own = dict([key_header(key, is_token=bool(self.vertexai) and callable(self.api_key))] if key else [])
+        headers = self._headers(own, accept=accepted(streamed=streamed))
         peer = Peer(
             "google-vertex" if self.vertexai else "google",
             self.base_url,
             host=None if host_of(self.base_url).endswith(".googleapis.com") else host_of(self.base_url),
             key_hint=f"the key comes from api_key= or {' or '.join(KEY_VARIABLES)}",
-            secrets=(key, *(self.default_headers or {}).values()),
+            secrets=self._secrets(key),
         )
         path = model_path(self.model, self.project, self.location, vertexai=bool(self.vertexai))
         query = {**(self.default_query or {}), **({"alt": "sse"} if streamed else {})}

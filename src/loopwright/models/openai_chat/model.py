@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import Field
 
-from loopwright import __version__
 from loopwright.messages import AIMessage, BaseMessage
 from loopwright.models.addresses import host_of, other_host
-from loopwright.models.http import WireHeaders, WireRequest
+from loopwright.models.http import WireRequest
 from loopwright.models.like import ModelLike
 from loopwright.models.openai_chat.dialect import Dialect
 from loopwright.models.openai_chat.request import (
@@ -35,7 +34,7 @@ from loopwright.models.openai_chat.settings import ANYONE, key_hint, settle
 from loopwright.models.openai_chat.stream import ChatStream
 from loopwright.models.openai_chat.which import by_responses, is_own_tool
 from loopwright.models.providers import PROVIDERS, Provider, provider_at
-from loopwright.models.settings import with_query
+from loopwright.models.settings import accepted, with_query
 from loopwright.models.wire_errors import Peer
 from loopwright.models.wire_json import dumps
 from loopwright.models.wired import Reader, WiredChatModel
@@ -159,15 +158,10 @@ class ChatOpenAI(WiredChatModel):
     ) -> WireRequest:
         responses = by_responses(self, kwargs)
         key = self._key()
-        headers = WireHeaders({"content-type": "application/json", "user-agent": f"loopwright/{__version__}"})
-        headers["accept"] = "text/event-stream" if streamed else "application/json"
-        if key:
-            name, value = self._authorization(key)
-            headers[name] = value
+        own = dict([self._authorization(key)] if key else [])
         if self.organization:
-            headers["openai-organization"] = self.organization
-        for name, value in (self.default_headers or {}).items():
-            headers[name.lower()] = value
+            own["openai-organization"] = self.organization
+        headers = self._headers(own, accept=accepted(streamed=streamed))
         if responses:
             from loopwright.models.openai_responses.body import responses_body
 
@@ -194,7 +188,7 @@ class ChatOpenAI(WiredChatModel):
             label=None if known else host_of(self.base_url),
             host=other_host(self.base_url, self._row.base_url),
             key_hint=key_hint(self._row),
-            secrets=(key, *(self.default_headers or {}).values()),
+            secrets=self._secrets(key),
             api=api,
         )
 
