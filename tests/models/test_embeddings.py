@@ -137,6 +137,17 @@ def test_tried_again_when_it_may_pass(world: str) -> None:
     assert len(server.requests) == 2
 
 
+def test_a_copy_with_other_settings_has_connections_of_its_own() -> None:
+    with Loopback(Answer(503), Answer(503, {}, {"retry-after-ms": "1"}), Answer(body=b"{}")) as server:
+        model = at(server)
+        with pytest.raises(errors.ServerError):
+            model.embed_query("a")
+        with pytest.raises(errors.InvalidResponseError):  # tried again, and then answered without a vector
+            model.model_copy(update={"max_retries": 1}).embed_query("a")
+        assert len(server.requests) == 3
+        model.close()
+
+
 def test_a_key_may_be_a_function_and_is_never_shown() -> None:
     with Loopback(lengths) as server:
         model = OpenAIEmbeddings(api_key=lambda: KEY, base_url=server.url, default_headers={"x-team": "secret-team"})
