@@ -15,10 +15,11 @@ from loopwright.agents import create_agent
 from loopwright.checkpoint.memory import InMemorySaver
 from loopwright.checkpoint.sqlite import SqliteSaver
 from loopwright.config import get_stream_writer
+from loopwright.drive import threads
 from loopwright.errors import ThreadConflictError
 from loopwright.testing import ScriptedModel, call
 from loopwright.tools import ToolRuntime, tool
-from tests.agents.worlds import both_worlds, invoke, is_valid, thread
+from tests.agents.worlds import both_worlds, invoke, is_valid, thread, until
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -174,6 +175,7 @@ import sys
 from loopwright.agents import create_agent
 from loopwright.checkpoint.sqlite import SqliteSaver
 from loopwright.config import get_stream_writer
+from loopwright.drive import threads
 from loopwright.errors import ThreadConflictError
 from loopwright.testing import ScriptedModel, call
 from loopwright.tools import tool
@@ -318,3 +320,41 @@ def test_an_agent_in_a_tool_that_is_left_behind_takes_no_thread(world, saver):
     result = next_turn()
     assert (result.text, is_valid(result["messages"])) == ("fine", True)
     assert [type(error).__name__ for error in ended] == ["RunCancelled"]
+
+
+def test_a_parallel_tool_that_is_left_behind_takes_no_thread(saver):
+    """Its result comes when the reader has gone and the next turn has read the thread: it is not kept any more."""
+    release = threading.Event()
+
+    @tool
+    def late() -> str:
+        """Be late."""
+        assert release.wait(30)
+        return "late"
+
+    @tool
+    def tell() -> str:
+        """Tell."""
+        get_stream_writer()("told")
+        return "told"
+
+    agent = create_agent(ScriptedModel([call("late"), call("tell")], "fine"), [late, tell], checkpointer=saver)
+    busy_before = _busy_helpers()
+    for _ in agent.stream({"messages": "hi"}, thread(), stream_mode="custom"):
+        break
+    read = saver.claim
+
+    def claim(*args: Any) -> int:
+        release.set()
+        asyncio.run(until(lambda: _busy_helpers() <= busy_before))
+        return read(*args)
+
+    saver.claim = claim
+    result = agent.invoke({"messages": "and now?"}, thread())
+    assert (result.text, is_valid(result["messages"])) == ("fine", True)
+    assert "late" not in [m.text for m in result["messages"]]
+
+
+def _busy_helpers() -> int:
+    """How many helper threads of this process are at work."""
+    return sum(one.name == "loopwright-helper" for one in threading.enumerate()) - len(threads._idle)

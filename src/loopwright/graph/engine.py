@@ -17,7 +17,7 @@ Nothing here knows threads, event loops or models: whatever is outside is reache
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import structs
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 __all__ = ["Run", "raise_first"]
 
 _FIRST_PUSH = ("__pregel_push", 0, False)
+_ALONE = nullcontext()
 
 
 class Run:
@@ -152,7 +153,7 @@ class Run:
         self.opened = ""
         """Of a run below: what it was begun with, in short."""
         self.writers: Writers | None = None
-        """Who writes to the thread below its root; the same for the whole tree."""
+        """Who writes to the thread beside its root; the same for the whole tree."""
         self.stop_reason: str | None = None
         self.said: str | None = None
         """What the run ends by saying, where that is not the last message."""
@@ -176,8 +177,12 @@ class Run:
         """Its thread, among those of the process."""
         return id(self.saver), self.thread_id
 
+    def at_work(self, task: Task) -> AbstractContextManager[None]:
+        """While a task ends. Raises `RunCancelled` if it ran beside others and was left behind: the run is over."""
+        return _ALONE if self.writers is None or self.tasks == [task] else self.writers.writing()
+
     async def keep_alone(self) -> None:
-        """Nobody below writes to the thread any more."""
+        """Nobody but the run itself writes to the thread any more: no run below, no task that was left behind."""
         if self.writers is not None and self.below is None:
             await self.writers.close(self.port)
 
@@ -305,8 +310,9 @@ class Run:
             if self.saver is not None:  # before they are kept: a resumed run would find the mistake again
                 refuse_misspelled(self.graph.channels, [key for key, _ in task.writes], f"Node {task.name!r} wrote")
         except GraphInterrupt as asked:
-            task.interrupts = asked.interrupts
-            await save_task(self, task, paused_form(task.interrupts, task.answers, task.finished))
+            with self.at_work(task):
+                task.interrupts = asked.interrupts
+                await save_task(self, task, paused_form(task.interrupts, task.answers, task.finished))
             if self.wants(TaskFinished):
                 tell_end(self, task, None)
             raise
@@ -318,9 +324,10 @@ class Run:
             raise
         if self.feed is not None or self.saver is not None:
             name_messages(self, task)
-        task.done = True
-        if self.saver is not None:
-            await save_ended(self, task)
+        with self.at_work(task):
+            task.done = True
+            if self.saver is not None:
+                await save_ended(self, task)
         if self.feed is not None:
             tell_messages(self, task)
             if self.wants(TaskFinished):
@@ -333,7 +340,8 @@ class Run:
                 kept = reopened_form(task.interrupts, task.answers, task.answered, task.finished)
             else:
                 kept = failed_form(repr(error), task.answers, task.finished)
-            await save_task(self, task, kept)
+            with self.at_work(task):
+                await save_task(self, task, kept)
         if self.wants(TaskFinished):
             tell_end(self, task, repr(error))
 

@@ -1,8 +1,9 @@
-"""The runs below one that has a thread: they write to it under its claim, and only for as long as it is under way.
+"""Who writes to the thread of a run beside the run itself: its parallel tasks, and the runs below it.
 
-A thread of the machine cannot be stopped. An agent in a tool that was left behind (its caller has gone, its time is
-over) may be about to save while the run around it has ended long ago; to the next run on that thread it would look as
-if somebody else had changed it. So a root closes this when it ends, and waits for who is just writing.
+They do so under its claim, and only for as long as it is under way. A thread of the machine cannot be stopped: a tool
+that was left behind (the reader has gone, its time is over), or an agent in one, may be about to save while the run
+around it has ended long ago. To the next run on that thread it would look as if somebody else had changed it. So a root
+closes this when it ends, and waits for who is just writing.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Writers:
 
     @contextmanager
     def writing(self) -> Generator[None, None, None]:
-        """One write below. Raises `RunCancelled` once the root has ended."""
+        """One write. Raises `RunCancelled` once the root has ended."""
         with self._changed:
             if not self._open:
                 raise RunCancelled("The run around this one has ended: what is done here is not kept on its thread.")
