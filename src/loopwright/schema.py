@@ -52,7 +52,7 @@ def schema_name(schema: Any) -> str:
             raise UsageError('a JSON schema needs a "title", which is the name the model sees')
         return str(name)
     if not _is_type(schema):
-        raise UsageError(f"{schema!r} is no schema: give {_KINDS}")
+        raise _no_schema(schema)
     if typing.get_origin(schema) is Annotated:
         return schema_name(typing.get_args(schema)[0])
     name = repr(schema) if typing.get_origin(schema) else str(schema.__name__)
@@ -166,6 +166,13 @@ def union_members(schema: Any) -> list[Any]:
     return [schema]
 
 
+def _no_schema(schema: Any) -> UsageError:
+    way = f"give {_KINDS}"
+    if schema in (None, types.NoneType):
+        way = "let what may be missing be a field of one, class Answer(BaseModel): found: Item | None"
+    return UsageError(f"{schema!r} is no schema: {way}")
+
+
 # -- classes --------------------------------------------------------------------------------------------------------
 
 
@@ -179,7 +186,7 @@ class _Known(NamedTuple):
 
 def _known(schema: Any) -> _Known:
     if not _is_type(schema):
-        raise UsageError(f"{schema!r} is no schema: give {_KINDS}")
+        raise _no_schema(schema)
     try:
         hash(schema)
     except TypeError:  # an annotation that is not hashable
@@ -197,7 +204,7 @@ def _read(schema: Any) -> _Known:
     except PydanticUserError as error:
         if _has_fields(schema):
             raise
-        raise UsageError(f"{schema!r} is no schema: give {_KINDS}") from error
+        raise _no_schema(schema) from error
 
 
 _kept = functools.cache(_read)

@@ -133,7 +133,7 @@ def test_result_messages(world):
     ("config", "words"),
     [
         (None, "With InMemorySaver each run belongs to a thread, and the config names none."),
-        ({"thread_id": "1"}, "the config names none."),
+        ({"thread_id": "1"}, 'belongs to a thread; its thread_id belongs inside of "configurable".'),
         ({"configurable": {"thread_id": ""}}, "The config's thread_id is empty."),
         ({"configurable": {"thread_id": 1}}, "is of type int (1); it must be a str: str(...)."),
         ({"configurable": {"thread_id": None}}, "the config names none."),

@@ -208,6 +208,8 @@ def test_what_is_no_schema_is_refused():
         answer_strategy(ToolStrategy)
     with pytest.raises(UsageError, match="is no schema"):
         plan_answers(answer_strategy(3), object())
+    with pytest.raises(UsageError, match="let what may be missing be a field"):
+        plan_answers(answer_strategy(Person | None), object())
     with pytest.raises(UsageError):
         plan_answers(answer_strategy(object), object())
 

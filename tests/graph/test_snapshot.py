@@ -224,7 +224,7 @@ def test_as_node_decides_what_runs_next(world: World):
     assert world.invoke(graph, None, thread()) == {"log": ["x", "c"]}
     world.update(graph, thread(), Command(update={"log": ["y"]}, goto="b"), "a")
     assert world.state(graph, thread()).next == ("b",)
-    with pytest.raises(InvalidUpdateError, match="as_node='gone' is no node; the nodes are 'a', 'b', 'c'"):
+    with pytest.raises(InvalidUpdateError, match="as_node='gone' is no node; the nodes are 'a', 'b', 'c', and START"):
         world.update(graph, thread(), {}, as_node="gone")
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,6 +16,7 @@ pytest.importorskip("langchain_openai", reason="langchain-openai is not installe
 from langchain_core.callbacks import BaseCallbackHandler as TheirHandler
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage as TheirAIMessage
+from langchain_core.messages import SystemMessage as TheirSystemMessage
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel
 
@@ -24,7 +25,7 @@ from loopwright.agents import create_agent
 from loopwright.agents.middleware import wrap_model_call
 from loopwright.agents.structured_output import ProviderStrategy, ToolStrategy
 from loopwright.callbacks import BaseCallbackHandler
-from loopwright.messages import AIMessage
+from loopwright.messages import AIMessage, HumanMessage, SystemMessage
 from loopwright.models.langchain import ChatLangChain
 from loopwright.testing import ScriptedModel
 from tests.models.loopback import Answer, Loopback, chat_answer, chat_event, chat_stream
@@ -46,6 +47,15 @@ def made() -> Iterator[Any]:
     yield make
     for model in models:
         model.root_client.close()
+
+
+def test_a_prompt_of_theirs():
+    model = ScriptedModel("ok")
+    create_agent(model, system_prompt=cast(Any, TheirSystemMessage("Be brief."))).invoke({"messages": "hi"})
+    assert [(type(m), m.text) for m in model.requests[0].messages] == [
+        (SystemMessage, "Be brief."),
+        (HumanMessage, "hi"),
+    ]
 
 
 def run(agent: Any, world: str, *args: Any) -> Any:

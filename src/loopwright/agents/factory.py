@@ -186,6 +186,8 @@ def _system_of(system_prompt: str | SystemMessage | None, prompt: str | SystemMe
     chosen = system_prompt if system_prompt is not None else prompt
     if chosen is None or isinstance(chosen, SystemMessage):
         return chosen
+    if getattr(chosen, "type", None) == "system":  # another library's, as in the input
+        return cast(SystemMessage, convert_to_messages([chosen])[0])
     if not isinstance(cast(Any, chosen), str):
         hint = " For a prompt that depends on the state, use @dynamic_prompt." if callable(chosen) else ""
         raise UsageError(f"system_prompt= takes a string or a SystemMessage, not {type(chosen).__name__}.{hint}")

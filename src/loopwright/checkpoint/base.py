@@ -433,6 +433,8 @@ def require_thread_id(config: Mapping[str, Any] | None, saver: Any = None, call:
     keeper = type(saver).__name__ if saver is not None else "a checkpointer"
     if thread_id is None:
         problem = f"With {keeper} each run belongs to a thread, and the config names none."
+        if config and "thread_id" in config:
+            problem = f'With {keeper} each run belongs to a thread; its thread_id belongs inside of "configurable".'
     elif thread_id == "":
         problem = "The config's thread_id is empty."
     else:

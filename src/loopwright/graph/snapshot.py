@@ -174,7 +174,9 @@ def _speaker(graph: CompiledStateGraph, ran: list[str], as_node: str | None) -> 
     if as_node is not None:
         if as_node not in graph.nodes:
             names = ", ".join(map(repr, graph.nodes))
-            raise InvalidUpdateError(f"as_node={as_node!r} is no node; the nodes are {names}.")
+            raise InvalidUpdateError(
+                f"as_node={as_node!r} is no node; the nodes are {names}, and START and END speak from outside."
+            )
         return graph.nodes[as_node]
     names = sorted(set(ran))
     if len(names) == 1:
