@@ -336,6 +336,16 @@ def test_places_that_are_wrong_or_unknown():
     assert citations_of([], grounding((0, 1, "x", [0])), None) == {}
 
 
+def test_a_passage_over_two_texts_is_cited_in_both():
+    """With a picture, or a call, between them. Google counts on through all text."""
+    source = {"type": "citation", "url": "https://a.example", "title": "A"}
+    found = citations_of(["Ü. One", " and two.", "three"], grounding((4, 11, "One and", [0])), None)
+    assert found == {
+        0: [{**source, "start_index": 3, "end_index": 6}],
+        1: [{**source, "start_index": 0, "end_index": 4}],
+    }
+
+
 def test_recitation():
     sources = {"citationSources": [{"startIndex": 0, "endIndex": 5, "uri": "https://b.example", "license": "mit"}]}
     assert citations_of(["Hello"], None, sources) == {

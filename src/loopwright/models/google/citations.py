@@ -6,7 +6,7 @@ Rules:
   characters of one block;
 - a place is only taken if the words there are the words that Google quotes; else they are looked for, and a citation
   whose words are nowhere has no place;
-- one citation for each source of a passage.
+- one citation for each source of a passage, and for each of the blocks that the passage runs over.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ def citations_of(texts: Sequence[str], grounding: Any, recitation: Any) -> dict[
 def _grounded(texts: Sequence[str], grounding: Mapping[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
     sources = [_source(_dict(chunk)) for chunk in _list(grounding.get("groundingChunks"))]
     for support in map(_dict, _list(grounding.get("groundingSupports"))):
-        number, place = _locate(texts, _dict(support.get("segment")))
-        for index in _list(support.get("groundingChunkIndices")):
-            if isinstance(index, int) and 0 <= index < len(sources):
-                yield number, {"type": "citation", **sources[index], **place}
+        indices = _list(support.get("groundingChunkIndices"))
+        named = [sources[index] for index in indices if isinstance(index, int) and 0 <= index < len(sources)]
+        for number, place in _places(texts, _dict(support.get("segment"))):
+            for source in named:
+                yield number, {"type": "citation", **source, **place}
 
 
 def _source(chunk: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,7 +60,6 @@ def _recited(texts: Sequence[str], recitation: Mapping[str, Any]) -> Iterator[tu
     """`citations` at Vertex, `citationSources` at the Gemini API."""
     marks = recitation.get("citations") or recitation.get("citationSources")
     for mark in map(_dict, _list(marks)):
-        number, place = _locate(texts, mark)
         read: dict[str, Any] = {"type": "citation"}
         if mark.get("uri"):
             read["url"] = mark["uri"]
@@ -67,38 +67,35 @@ def _recited(texts: Sequence[str], recitation: Mapping[str, Any]) -> Iterator[tu
             read["title"] = mark["title"]
         if mark.get("license"):
             read["extras"] = {"license": mark["license"]}
-        yield number, {**read, **place}
+        for number, place in _places(texts, mark):
+            yield number, {**read, **place}
 
 
-def _locate(texts: Sequence[str], segment: Mapping[str, Any]) -> _Span:
-    words, end = segment.get("text"), segment.get("endIndex")
-    start = segment.get("startIndex") or 0
-    if isinstance(end, int) and isinstance(start, int):
-        span = _at_bytes(texts, start, end)
-        if span is not None and (not words or texts[span[0]][span[1] : span[2]] == words):
-            return _span(*span)
-    if isinstance(words, str) and words:
-        for number, text in enumerate(texts):
-            at = text.find(words)
-            if at >= 0:
-                return _span(number, at, at + len(words))
-    return len(texts) - 1, {}
-
-
-def _span(number: int, start: int, end: int) -> _Span:
-    return number, {"start_index": start, "end_index": end}
-
-
-def _at_bytes(texts: Sequence[str], start: int, end: int) -> tuple[int, int, int] | None:
-    """(text, first character, end) of bytes counted over all texts."""
+def _places(texts: Sequence[str], segment: Mapping[str, Any]) -> list[_Span]:
+    """Where a passage is: in one text, or a piece of it in each of several."""
+    passage = _passage("".join(texts), segment)
+    places: list[_Span] = []
     before = 0
     for number, text in enumerate(texts):
+        start, end = max(passage.start - before, 0), min(passage.stop - before, len(text))
+        if start < end:
+            places.append((number, {"start_index": start, "end_index": end}))
+        before += len(text)
+    return places or [(len(texts) - 1, {})]
+
+
+def _passage(text: str, segment: Mapping[str, Any]) -> range:
+    """The characters of a passage; none if its words are nowhere."""
+    words, first, last = segment.get("text"), segment.get("startIndex") or 0, segment.get("endIndex")
+    if isinstance(first, int) and isinstance(last, int):
         data = text.encode("utf-8", "replace")
-        if start < before + len(data):
-            first = len(data[: start - before].decode("utf-8", "ignore"))
-            return number, first, len(data[: end - before].decode("utf-8", "ignore"))
-        before += len(data)
-    return None
+        start, end = (len(data[:at].decode("utf-8", "ignore")) for at in (first, last))
+        if not words or text[start:end] == words:
+            return range(start, end)
+    if not isinstance(words, str) or not words or words not in text:
+        return range(0)
+    at = text.index(words)
+    return range(at, at + len(words))
 
 
 def _dict(value: Any) -> dict[str, Any]:
