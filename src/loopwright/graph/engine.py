@@ -16,7 +16,7 @@ Nothing here knows threads, event loops or models: whatever is outside is reache
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, cast
 
@@ -202,35 +202,35 @@ class Run:
 
     # ---- the loop
 
-    async def execute(self, given: Any) -> dict[str, Any]:
+    def execute(self, given: Any) -> Coroutine[Any, Any, dict[str, Any]]:
         """Run from `given` (input, None or a `Command`) to the end; returns the public part of the final state."""
         heard = callbacks_of(self.config)
-        try:
-            if heard is None:
-                return await self._loop(given)
-            self.heard = True
-            return cast("dict[str, Any]", await heard_run(self, heard, given, lambda: self._loop(given)))
-        finally:
-            await self.keep_alone()
+        if heard is None:
+            return self._loop(given)
+        self.heard = True
+        return heard_run(self, heard, given, lambda: self._loop(given))
 
     async def _loop(self, given: Any) -> dict[str, Any]:
         try:
-            asked = await self._steps(given)
-        except Escalated as outer:
-            await leave(self, outer.error)
-            if self.parent is not None:
+            try:
+                asked = await self._steps(given)
+            except Escalated as outer:
+                await leave(self, outer.error)
+                if self.parent is not None:
+                    raise
+                raise outer.error from outer.error.__cause__
+            except BaseException as error:
+                await leave(self, error)
                 raise
-            raise outer.error from outer.error.__cause__
-        except BaseException as error:
-            await leave(self, error)
-            raise
-        if asked is not None:
-            return await self.pause(asked)
-        if self.wants(RunFinished):
-            usage = None if self.budget is None else self.budget.usage
-            self.emit(RunFinished, self.stop_reason, usage)
-            await self.port.pause()
-        return self.public(self.state)
+            if asked is not None:
+                return await self.pause(asked)
+            if self.wants(RunFinished):
+                usage = None if self.budget is None else self.budget.usage
+                self.emit(RunFinished, self.stop_reason, usage)
+                await self.port.pause()
+            return self.public(self.state)
+        finally:
+            await self.keep_alone()
 
     async def _steps(self, given: Any) -> tuple[Interrupt, ...] | None:
         """Step by step to the end, and all of it saved; the questions it stops for, None if it has ended."""

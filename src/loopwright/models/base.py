@@ -16,13 +16,13 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from loopwright.callbacks import CallbackRun, callbacks_of
+from loopwright.callbacks import CallbackRun, Callbacks, callbacks_of
 from loopwright.errors import UsageError
 from loopwright.messages import AIMessage, AIMessageChunk, BaseMessage
 from loopwright.models.assemble import assembling
@@ -79,7 +79,7 @@ class BaseChatModel(BaseModel, ModelLike):
         """Kept for classes that call it."""
         return {key: value for output in llm_outputs if output for key, value in output.items()}
 
-    async def answer(
+    def answer(
         self,
         port: Port,
         messages: list[BaseMessage],
@@ -87,16 +87,20 @@ class BaseChatModel(BaseModel, ModelLike):
         stop: list[str] | None,
         kwargs: dict[str, Any],
         take: Callable[[Any], AIMessageChunk] | None,
-    ) -> AIMessage | None:
+    ) -> Awaitable[AIMessage | None]:
         """One call of the model: the message, or None after each piece of it went to `take`.
 
-        `take` is None when nobody reads pieces. Override it in a model that needs the port (a delay, say); one that
-        speaks to a provider overrides `_generate` and its sisters.
+        `take` is None when nobody reads pieces. Override it, as a coroutine function, in a model that needs the port
+        (a delay, say); one that speaks to a provider overrides `_generate` and its sisters.
         """
+        if take is not None and methods_of(type(self)).can_stream and self._streams(kwargs):
+            return self._consume(port, messages, stop, kwargs, take)
+        return self._whole(port, messages, stop, kwargs)
+
+    async def _whole(
+        self, port: Port, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
+    ) -> AIMessage:
         methods = methods_of(type(self))
-        if take is not None and methods.can_stream and self._streams(kwargs):
-            await self._consume(port, messages, stop, kwargs, take)
-            return None
         if not methods.can_generate and not methods.can_stream:
             raise UsageError(
                 f"{type(self).__name__} cannot answer: "
@@ -116,7 +120,7 @@ class BaseChatModel(BaseModel, ModelLike):
 
     # -- one call -----------------------------------------------------------------------------------------------
 
-    async def respond(
+    def respond(
         self,
         port: Port,
         messages: list[BaseMessage],
@@ -125,21 +129,29 @@ class BaseChatModel(BaseModel, ModelLike):
         kwargs: dict[str, Any],
         config: RunnableConfig,
         on_chunk: OnChunk | None = None,
-    ) -> AIMessage:
+    ) -> Coroutine[Any, Any, AIMessage]:
         callbacks = callbacks_of(config, self.callbacks)
-        around = self.cache or self.verbose or self.rate_limiter is not None or self.output_version == "v1"
-        if callbacks is None and on_chunk is None and not around and not methods_of(type(self)).has_streaming_field:
-            answer: Any = await self.answer(port, messages, stop=stop, kwargs=kwargs, take=None)
-            return settled(answer, port.new_id)
         if callbacks is None:
-            return await self._respond(port, messages, stop, kwargs, on_chunk, None)
+            return self._unheard(port, messages, stop, kwargs, on_chunk, None)
+        return self._heard(port, messages, stop, kwargs, on_chunk, callbacks)
+
+    async def _heard(
+        self,
+        port: Port,
+        messages: list[BaseMessage],
+        stop: list[str] | None,
+        kwargs: dict[str, Any],
+        on_chunk: OnChunk | None,
+        callbacks: Callbacks,
+    ) -> AIMessage:
+        """A call that callbacks hear of."""
         run = callbacks.with_defaults(self.tags, self.metadata).run_of_call()
         name = self.get_name()
         about = {"invocation_params": {**self._identifying_params, **kwargs}, "options": {"stop": stop}}
         serialized = {"name": name, "id": [*type(self).__module__.split("."), type(self).__qualname__]}
         await run.emit(port, "on_chat_model_start", serialized, [list(messages)], name=name, **about)
         try:
-            answer = await self._respond(port, messages, stop, kwargs, on_chunk, run)
+            answer = await self._unheard(port, messages, stop, kwargs, on_chunk, run)
         except GeneratorExit:
             raise
         except BaseException as error:
@@ -148,7 +160,21 @@ class BaseChatModel(BaseModel, ModelLike):
         await run.emit(port, "on_llm_end", of_message(answer))
         return answer
 
-    async def _respond(
+    def _unheard(
+        self,
+        port: Port,
+        messages: list[BaseMessage],
+        stop: list[str] | None,
+        kwargs: dict[str, Any],
+        on_chunk: OnChunk | None,
+        run: CallbackRun | None,
+    ) -> Coroutine[Any, Any, AIMessage]:
+        """A call, with what its model has around it. No coroutine of its own: each piece would pass through it."""
+        around = self.cache or self.verbose or self.rate_limiter is not None or self.output_version == "v1"
+        call = self._surrounded if around else self._answered
+        return call(port, messages, stop, kwargs, on_chunk, run)
+
+    async def _surrounded(
         self,
         port: Port,
         messages: list[BaseMessage],
@@ -166,8 +192,10 @@ class BaseChatModel(BaseModel, ModelLike):
             remembered = await memory.look_up(port)
             if remembered is not None:
                 return settled(remembered, port.new_id)
+        if on_chunk is not None and self.output_version == "v1":
+            on_chunk = _in_blocks(on_chunk)
         if self.rate_limiter is None:
-            answer = await self._answer(port, messages, stop, kwargs, on_chunk, run)
+            answer = await self._answered(port, messages, stop, kwargs, on_chunk, run)
         else:
             from loopwright.models.rate_limit import correct, wait_for
 
@@ -175,18 +203,17 @@ class BaseChatModel(BaseModel, ModelLike):
             taken = await wait_for(
                 self.rate_limiter, port, lambda: self.get_num_tokens_from_messages(messages, tools=tools)
             )
-            answer = await self._answer(port, messages, stop, kwargs, on_chunk, run)
+            answer = await self._answered(port, messages, stop, kwargs, on_chunk, run)
             await correct(self.rate_limiter, port, taken, answer)
         if self.output_version == "v1":
             answer = answer.model_copy(update={"content": list(answer.content_blocks)})
         if self.verbose:
             answer.pretty_print()
-        answer = settled(answer, port.new_id)
         if memory is not None:
             await memory.update(port, answer)
         return answer
 
-    async def _answer(
+    async def _answered(
         self,
         port: Port,
         messages: list[BaseMessage],
@@ -196,23 +223,18 @@ class BaseChatModel(BaseModel, ModelLike):
         run: CallbackRun | None,
     ) -> AIMessage:
         """The model's own answer, its pieces given to whoever wants them."""
-        if on_chunk is not None and self.output_version == "v1":
-            on_chunk = _in_blocks(on_chunk)
         if on_chunk is None and not methods_of(type(self)).has_streaming_field:
-            answer = await self.answer(port, messages, stop=stop, kwargs=kwargs, take=None)
-            assert answer is not None, "without take, answer() returns the message"
-            return answer
+            answer: Any = await self.answer(port, messages, stop=stop, kwargs=kwargs, take=None)
+            return settled(answer, port.new_id)
         take, finish = assembling(port.new_id, on_chunk)
         teller = run.token_teller(port) if run is not None else None
         if teller is not None:
             take = _telling(take, teller.tell)
-        if on_chunk is None and not getattr(self, "streaming", False):
-            answer = await self.answer(port, messages, stop=stop, kwargs=kwargs, take=None)
-        else:
-            answer = await self.answer(port, messages, stop=stop, kwargs=kwargs, take=take)
+        wanted = None if on_chunk is None and not getattr(self, "streaming", False) else take
+        answer = await self.answer(port, messages, stop=stop, kwargs=kwargs, take=wanted)
         if teller is not None:
             await teller.settle()
-        return finish() if answer is None else answer
+        return settled(finish() if answer is None else answer, port.new_id)
 
     def _consume(
         self,

@@ -6,8 +6,7 @@ it binds, so `bound.model_name` works.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from types import CoroutineType
+from collections.abc import Coroutine, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 from loopwright.messages import AIMessage, BaseMessage
@@ -55,7 +54,7 @@ class Bound(ChatCall[Out], Generic[Out]):
         kwargs: dict[str, Any],
         config: RunnableConfig,
         on_chunk: OnChunk | None = None,
-    ) -> CoroutineType[Any, Any, Out]:
+    ) -> Coroutine[Any, Any, Out]:
         kwargs = {**self._rest, **kwargs} if kwargs else self._rest
         stop = self._stop if stop is None else stop
         if self.config:

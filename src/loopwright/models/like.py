@@ -45,7 +45,7 @@ class ChatCall(ABC, Generic[Out]):
     """A call that takes messages and gives an `Out`: a model's is a message, a structured one's the parsed answer."""
 
     @abstractmethod
-    async def respond(
+    def respond(
         self,
         port: Port,
         messages: list[BaseMessage],
@@ -54,7 +54,7 @@ class ChatCall(ABC, Generic[Out]):
         kwargs: dict[str, Any],
         config: RunnableConfig,
         on_chunk: OnChunk | None = None,
-    ) -> Out:
+    ) -> Coroutine[Any, Any, Out]:
         """The call. `kwargs` are for the model (tools, temperature); `on_chunk` gets the pieces, if there are any."""
 
     def call_config(self, config: RunnableConfig) -> RunnableConfig:
