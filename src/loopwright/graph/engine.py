@@ -324,9 +324,11 @@ class Run:
             raise
         if self.feed is not None or self.saver is not None:
             name_messages(self, task)
-        with self.at_work(task):
+        if self.saver is None:
             task.done = True
-            if self.saver is not None:
+        else:
+            with self.at_work(task):
+                task.done = True
                 await save_ended(self, task)
         if self.feed is not None:
             tell_messages(self, task)
