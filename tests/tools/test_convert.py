@@ -103,6 +103,16 @@ def test_what_is_a_providers_own_is_handed_on():
     }  # fmt: skip
 
 
+def test_settings_beside_a_flat_function():
+    """As `openai-responses` has them: they are the tool's own."""
+    given = {"type": "function", "name": "x", "description": "d", "parameters": {"type": "object", "properties": {}}}
+    about = {"name": "x", "description": "d", "parameters": {"type": "object", "properties": {}}}
+    settings = {"strict": True, "defer_loading": True}
+    assert convert_to_openai_tool({**given, **settings})["function"] == {**about, **settings}
+    assert convert_to_openai_tool({**given, "strict": None})["function"] == about
+    assert convert_to_openai_tool({**given, "strict": True}, strict=False)["function"] == {**about, "strict": False}
+
+
 def test_strict():
     about = convert_to_openai_tool(Answer, strict=True)["function"]
     assert (about["strict"], about["parameters"]["additionalProperties"]) == (True, False)

@@ -51,6 +51,7 @@ def convert_to_openai_function(function: Any, *, strict: bool | None = None) -> 
             "name": schema_name(function),
             "description": schema_description(function),
             "parameters": json_schema(cast(Any, function)),
+            **_settings_of(function),
         }
     elif (theirs := _of_langchain(function)) is not None:
         about = theirs.openai_tool["function"]
@@ -64,6 +65,14 @@ def convert_to_openai_function(function: Any, *, strict: bool | None = None) -> 
         return about
     parameters = _closed(about["parameters"]) if strict else about["parameters"]
     return {**about, "parameters": parameters, "strict": strict}
+
+
+def _settings_of(function: Any) -> dict[str, Any]:
+    """What a dictionary of a function says of how it is to be offered. A schema of data has no such keys."""
+    if not isinstance(function, Mapping) or "name" not in function:
+        return {}
+    given = cast("Mapping[str, Any]", function)
+    return {key: given[key] for key in ("strict", "defer_loading") if isinstance(given.get(key), bool)}
 
 
 def _closed(schema: Any) -> Any:
