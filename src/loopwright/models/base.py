@@ -132,7 +132,7 @@ class BaseChatModel(BaseModel, ModelLike):
     ) -> Coroutine[Any, Any, AIMessage]:
         callbacks = callbacks_of(config, self.callbacks)
         if callbacks is None:
-            return self._unheard(port, messages, stop, kwargs, on_chunk, None)
+            return self._respond(port, messages, stop, kwargs, on_chunk, None)
         return self._heard(port, messages, stop, kwargs, on_chunk, callbacks)
 
     async def _heard(
@@ -151,7 +151,7 @@ class BaseChatModel(BaseModel, ModelLike):
         serialized = {"name": name, "id": [*type(self).__module__.split("."), type(self).__qualname__]}
         await run.emit(port, "on_chat_model_start", serialized, [list(messages)], name=name, **about)
         try:
-            answer = await self._unheard(port, messages, stop, kwargs, on_chunk, run)
+            answer = await self._respond(port, messages, stop, kwargs, on_chunk, run)
         except GeneratorExit:
             raise
         except BaseException as error:
@@ -160,7 +160,7 @@ class BaseChatModel(BaseModel, ModelLike):
         await run.emit(port, "on_llm_end", of_message(answer))
         return answer
 
-    def _unheard(
+    def _respond(
         self,
         port: Port,
         messages: list[BaseMessage],
@@ -183,6 +183,7 @@ class BaseChatModel(BaseModel, ModelLike):
         on_chunk: OnChunk | None,
         run: CallbackRun | None,
     ) -> AIMessage:
+        """The answer, where the model remembers answers, is limited, or shows them in a form of its own."""
         memory = None
         if self.cache:
             from loopwright.models.cache import Memory
