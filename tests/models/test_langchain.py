@@ -26,7 +26,7 @@ from loopwright.agents.middleware import wrap_model_call
 from loopwright.agents.structured_output import ProviderStrategy, ToolStrategy
 from loopwright.callbacks import BaseCallbackHandler
 from loopwright.messages import AIMessage, HumanMessage, SystemMessage
-from loopwright.models.langchain import ChatLangChain
+from loopwright.models.langchain import ChatLangChain, as_ours
 from loopwright.testing import ScriptedModel
 from tests.models.loopback import Answer, Loopback, chat_answer, chat_event, chat_stream
 
@@ -193,6 +193,59 @@ def test_structured_answers(made: Any, strategy: Any) -> None:
     sent = server.requests[0].json
     assert ("response_format" in sent) is not by_tool
     assert sent.get("tool_choice") == ("required" if by_tool else None)
+
+
+def look(city: str, times: int = 1) -> str:
+    """Look it up."""
+    return city * times
+
+
+def test_a_structured_answer_beside_tools(made: Any) -> None:
+    """OpenAI's SDK reads it beside strict tools only, and LangChain wants a title in the schema."""
+    with Loopback(Answer(body=chat_answer('{"name": "Oslo", "people": 700000}'))) as server:
+        agent = create_agent(made(server), [look], response_format=ProviderStrategy(City))
+        assert agent.invoke(GO)["structured_response"] == City(name="Oslo", people=700000)
+    sent = server.requests[0].json
+    function = sent["tools"][0]["function"]
+    assert (function["strict"], function["parameters"]["required"]) == (True, ["city", "times"])
+    assert sent["response_format"]["json_schema"]["name"] == "City"
+
+
+def test_beside_tools_a_bare_schema_is_asked_for_as_a_tool(made: Any) -> None:
+    """Whose arguments may be left out, and whose objects have free keys, is no tool of strict mode."""
+    calls = tool_call("City", '{"name": "Oslo", "people": 700000}')
+    with Loopback(Answer(body=chat_answer(None, **calls))) as server:
+        result = create_agent(made(server), [look], response_format=City).invoke(GO)
+    assert result["structured_response"] == City(name="Oslo", people=700000)
+    assert [tool["function"]["name"] for tool in server.requests[0].json["tools"]] == ["look", "City"]
+
+
+def test_another_server_has_no_list_price(made: Any) -> None:
+    """Whatever the price of the model of that name is at its provider's."""
+    pytest.importorskip("genai_prices")
+    usage = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
+    with Loopback(Answer(body={**chat_answer("ok"), "usage": usage, "model": "gpt-4o-mini"})) as server:
+        told = create_agent(made(server)).invoke(GO)
+    reply = told["messages"][-1]
+    assert (told.cost, reply.response_metadata["host"]) == (None, server.url.split("/")[2])
+
+
+@pytest.mark.parametrize(
+    ("provider", "address", "host"),
+    [
+        ("openai", "https://api.openai.com/v1", None),
+        ("openai", "https://eu.api.openai.com/v1/", None),
+        ("openai", "https://openai.gateway.example/v1", "openai.gateway.example"),
+        ("anthropic", "https://api.anthropic.com", None),
+        ("google_genai", "https://generativelanguage.googleapis.com", None),
+        ("mistralai", "https://api.mistral.ai/v1", None),
+        ("azure", "https://own.openai.azure.com", None),
+        ("openai", None, None),
+    ],
+)
+def test_whose_server_it_is(provider: str, address: str | None, host: str | None) -> None:
+    theirs = TheirAIMessage("ok", response_metadata={"model_provider": provider})
+    assert as_ours(theirs, address=address).response_metadata.get("host") == host
 
 
 @pytest.mark.parametrize("method", ["function_calling", "json_schema"])

@@ -232,13 +232,18 @@ def answer_strategy(response_format: Any) -> _Strategy | None:
     return cast("_Strategy", strategy)
 
 
-def plan_answers(strategy: _Strategy | None, model: Any) -> AnswerPlan | None:
-    """The plan of a strategy for a model, made once. None without a strategy. Raises `UsageError` for a bad schema."""
+def plan_answers(strategy: _Strategy | None, model: Any, *, beside_tools: bool = False) -> AnswerPlan | None:
+    """The plan of a strategy for a model, made once. None without a strategy. Raises `UsageError` for a bad schema.
+
+    `beside_tools`: whether the model is told of tools, too.
+    """
     if strategy is None:
         return None
     kind = type(strategy).__name__
     if isinstance(strategy, AutoStrategy):
-        kind = "ProviderStrategy" if _has_json_output(model) and not _is_union(strategy) else "ToolStrategy"
+        kind = (
+            "ProviderStrategy" if _has_json_output(model, beside_tools) and not _is_union(strategy) else "ToolStrategy"
+        )
     plan = strategy.plans.get(kind)
     if plan is None:
         chosen: Any = strategy
@@ -252,10 +257,12 @@ def _is_union(strategy: _Strategy) -> bool:
     return len(union_members(strategy.schema)) > 1
 
 
-def _has_json_output(model: Any) -> bool:
+def _has_json_output(model: Any, beside_tools: bool) -> bool:
     """Whether the model's provider holds it to a JSON schema: its profile says so, or its name is known."""
     while (inner := getattr(model, "bound", None)) is not None:
         model = inner
+    if beside_tools and not getattr(model, "answers_beside_tools", True):
+        return False
     profile: Any = getattr(model, "profile", None)
     if isinstance(profile, Mapping) and "structured_output" in profile:
         return bool(cast("Mapping[str, Any]", profile)["structured_output"])

@@ -82,7 +82,7 @@ class Asker:
         self.hooks, self.name = tuple(hooks), name
         self.serves_others = serves_others
         """Whether a hook may run tools that the agent does not have."""
-        self.plan = _plan_of(strategy, model)
+        self.plan = _plan_of(strategy, model, self.tools)
         self.bound = self._bind(model, self.tools, None, {}, self.plan)
         self.marks = _marks_of(self.bound)
 
@@ -216,7 +216,7 @@ class Asker:
         """Call the model as a hook wants it; `history` is what the hooks were given, which is valid."""
         same_form = request.response_format is self.strategy
         model = model_of(request.model)
-        plan = self.plan if same_form else _plan_of(request.response_format, model)
+        plan = self.plan if same_form else _plan_of(request.response_format, model, request.tools)
         same = model is self.model and request.tools == self.tools and plan is self.plan
         if same and not request.model_settings and request.tool_choice is None:
             bound = self.bound
@@ -275,13 +275,13 @@ def model_of(model: Any) -> Any:
     raise UsageError(f"model={model!r:.80} is no chat model (a {type(model).__name__}). {hint}")
 
 
-def _plan_of(strategy: Any, model: Any) -> AnswerPlan | None:
+def _plan_of(strategy: Any, model: Any, tools: Sequence[Any]) -> AnswerPlan | None:
     """What the strategy means for the model; without one, nothing of structured answers is imported."""
     if strategy is None:
         return None
     from loopwright.agents.answers import plan_answers
 
-    return plan_answers(strategy, model)
+    return plan_answers(strategy, model, beside_tools=bool(tools))
 
 
 def _name_of(tool: Any) -> Any:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from contextlib import aclosing, closing
-from typing import Any
+from typing import Any, Final
 
 from pydantic import Field
 
@@ -22,12 +22,18 @@ from loopwright.errors import UsageError
 from loopwright.messages import AIMessage, AIMessageChunk, BaseMessage
 from loopwright.messages.convert import message_from
 from loopwright.messages.langchain import ended_by, is_langchain, to_langchain
+from loopwright.messages.plain import is_dict
+from loopwright.models.addresses import host_of
 from loopwright.models.base import BaseChatModel
 from loopwright.models.langchain_errors import in_our_words
 from loopwright.models.like import ModelLike
+from loopwright.models.openai_chat.request import strict_schema
 from loopwright.models.openai_chat.response import finish_word
 
 __all__ = ["ChatLangChain", "adapted", "as_ours"]
+
+_ADDRESSES: Final = ("azure_endpoint", "openai_api_base", "anthropic_api_url", "base_url", "api_base", "endpoint_url")
+"""Under which names classes of LangChain keep the address that they ask."""
 
 
 def adapted(model: Any) -> ModelLike | None:
@@ -71,6 +77,19 @@ class ChatLangChain(BaseChatModel):
     def _identifying_params(self) -> dict[str, Any]:
         return dict(getattr(_inside(self.runnable), "_identifying_params", {}))
 
+    @property
+    def answers_beside_tools(self) -> bool:
+        """Whether it may be held to a JSON schema beside any tools: OpenAI's SDK wants them strict, there."""
+        return not any(kind.__name__ == "BaseChatOpenAI" for kind in type(_inside(self.runnable)).__mro__)
+
+    def _address(self) -> str | None:
+        """Where it asks, if it says."""
+        model = _inside(self.runnable)
+        client = getattr(model, "root_client", None)  # of the OpenAI SDK: it knows the environment
+        places = (client, "base_url"), *((model, name) for name in _ADDRESSES)
+        found = (str(getattr(place, name, None) or "") for place, name in places)
+        return next((address for address in found if "://" in address), None)
+
     def bind_tools(
         self, tools: Sequence[Any], *, tool_choice: str | dict[str, Any] | bool | None = None, **kwargs: Any
     ) -> ModelLike:
@@ -80,6 +99,11 @@ class ChatLangChain(BaseChatModel):
         if tool_choice is not None:
             kwargs["tool_choice"] = tool_choice
         offered = [getattr(tool, "langchain_tool", None) or convert_to_openai_tool(tool) for tool in tools]
+        if "response_format" in kwargs:
+            kwargs["response_format"] = _titled(kwargs["response_format"])
+            if not self.answers_beside_tools:
+                kwargs["strict"] = True
+                offered = [_strict(tool) if is_dict(tool) else tool for tool in offered]
         return self.model_copy(update={"runnable": self.runnable.bind_tools(offered, **kwargs)})
 
     # -- the four methods -------------------------------------------------------------------------------------------
@@ -89,23 +113,23 @@ class ChatLangChain(BaseChatModel):
     ) -> AIMessage:
         with in_our_words(_inside(self.runnable)):
             answer = self.runnable.invoke(to_langchain(messages), **_with_stop(stop, kwargs))
-        return as_ours(answer)
+        return as_ours(answer, address=self._address())
 
     async def _agenerate(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> AIMessage:
         with in_our_words(_inside(self.runnable)):
             answer = await self.runnable.ainvoke(to_langchain(messages), **_with_stop(stop, kwargs))
-        return as_ours(answer)
+        return as_ours(answer, address=self._address())
 
     def _stream(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> Generator[AIMessage, None, None]:
         pieces = self.runnable.stream(to_langchain(messages), **_with_stop(stop, kwargs))
-        calls = False
+        calls, address = False, self._address()
         with in_our_words(_inside(self.runnable)), closing(pieces):
             for piece in pieces:
-                answer = as_ours(piece, calls=calls)
+                answer = as_ours(piece, calls=calls, address=address)
                 calls = calls or _calls(answer)
                 yield answer
 
@@ -113,11 +137,11 @@ class ChatLangChain(BaseChatModel):
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncGenerator[AIMessage, None]:
         pieces = self.runnable.astream(to_langchain(messages), **_with_stop(stop, kwargs))
-        calls = False
+        calls, address = False, self._address()
         with in_our_words(_inside(self.runnable)):
             async with aclosing(pieces):
                 async for piece in pieces:
-                    answer = as_ours(piece, calls=calls)
+                    answer = as_ours(piece, calls=calls, address=address)
                     calls = calls or _calls(answer)
                     yield answer
 
@@ -142,7 +166,29 @@ def _calls(answer: AIMessage) -> bool:
     return bool(getattr(answer, "tool_call_chunks", None) or answer.tool_calls or answer.invalid_tool_calls)
 
 
-def as_ours(theirs: Any, *, calls: bool = False) -> AIMessage:
+def _titled(wanted: Any) -> Any:
+    """A JSON schema of the provider's form, with its name inside, too: LangChain looks for it there."""
+    form: Any = wanted.get("json_schema") if is_dict(wanted) else None
+    schema: Any = form.get("schema") if is_dict(form) else None
+    if not is_dict(form) or not is_dict(schema) or "title" in schema:
+        return wanted
+    return {**wanted, "json_schema": {**form, "schema": {"title": form.get("name", "answer"), **schema}}}
+
+
+def _strict(tool: dict[str, Any]) -> dict[str, Any]:
+    function: Any = tool.get("function")
+    if not is_dict(function):
+        return tool
+    return {**tool, "function": {**function, "strict": True, "parameters": strict_schema(function["parameters"])}}
+
+
+def _is_own(address: str, provider: str) -> bool:
+    """Whether a server is its provider's: what another one asks for an answer is no list price."""
+    domain = "".join(host_of(address).partition(":")[0].split(".")[-2:])
+    return provider.partition("_")[0].removesuffix("ai") in domain
+
+
+def as_ours(theirs: Any, *, calls: bool = False, address: str | None = None) -> AIMessage:
     """An answer, or a piece of one, in our class; `calls`: whether pieces before it had calls."""
     answer = message_from(theirs)
     if not isinstance(answer, AIMessage):
@@ -158,7 +204,9 @@ def as_ours(theirs: Any, *, calls: bool = False) -> AIMessage:
         word = finish_word(raw, calls=calls or _calls(answer), refused=refused, said=not whole or bool(answer.content))
         told.update(finish_reason=word, raw_finish_reason=raw)
     if "model_provider" in metadata:
-        told.setdefault("provider", metadata["model_provider"])
+        provider = told.setdefault("provider", metadata["model_provider"])
+        if address is not None and not _is_own(address, provider):
+            told.setdefault("host", host_of(address))
     if "usage" in metadata:
         told.setdefault("token_usage", metadata["usage"])
     return answer.model_copy(update={"response_metadata": told})
