@@ -1,8 +1,8 @@
 """The docs are true: every example runs, every link leads somewhere, and both READMEs show the same code.
 
 A block fenced `python` runs; all blocks of a page share one namespace, top to bottom. `python no-run` is only
-compiled: it needs a key, a network or a person. What a block prints is compared with its lines that begin
-with `#>`, if it has any.
+compiled: it needs a key, a network or a person. `python needs-local-model` runs where the local model is installed.
+What a block prints is compared with its lines that begin with `#>`, if it has any.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from typing import NamedTuple
 
 import pytest
 
+from loopwright.models.local.engine import missing_installs
+
 ROOT = Path(__file__).resolve().parent.parent
 READMES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
 PAGES = [*READMES, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/providers").glob("*.md"))]
 LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "bench/README.md"]
 LINKED += sorted((ROOT / "docs/adr").glob("*.md"))
 
-LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)(?: \"[^\"]*\")?\)")
 
 
 def name_of(path: Path) -> str:
@@ -64,7 +66,8 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def run(block: Block, page: Path, namespace: types.ModuleType) -> None:
     """Lines are shifted, so that tracebacks show the line of the page."""
     code = compile("\n" * (block.line - 1) + block.code, str(page), "exec")
-    if "no-run" in block.info.split():
+    info = block.info.split()
+    if "no-run" in info or ("needs-local-model" in info and missing_installs()):
         return
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):

@@ -134,6 +134,7 @@ def test_each_token_is_there_before_the_next_is_sent():
         model.close()
 
 
+@pytest.mark.shows("anthropic", "reasoning")
 def test_an_agent_thinks_calls_and_answers():
     """The thought goes back signed with the result of the call."""
     thought = {"type": "thinking", "thinking": "I need it.", "signature": "abc"}
@@ -268,6 +269,7 @@ def test_betas_are_found_in_what_needs_them():
     assert betas(made(), betas=["y"]) == "y"
 
 
+@pytest.mark.shows("anthropic", "prompt cache marks")
 def test_prompt_caching():
     """Two turns: the marks move on, and but for them the second begins as the first did."""
     model = made(prompt_caching=True)
@@ -399,6 +401,7 @@ def test_fields_that_are_wrong():
         made(prompt_caching="2h")
 
 
+@pytest.mark.shows("anthropic", "profile")
 def test_what_a_model_can_do():
     profile = made().profile
     assert profile is not None
@@ -417,6 +420,7 @@ def test_pickles_and_copies():
 # -- when it fails --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.shows("anthropic", "errors mapped")
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize(
     ("status", "kind", "error"),
@@ -461,6 +465,7 @@ def test_what_may_pass_is_tried_again(status: int):
         assert len(server.requests) == 2
 
 
+@pytest.mark.shows("anthropic", "cut mid-stream")
 def test_a_stream_that_has_begun_is_not_tried_again():
     for pieces, error in (
         ([*WORDS[:3], b'event: error\ndata: {"error": {"message": "Overloaded"}}\n\n'], errors.StreamError),

@@ -144,12 +144,40 @@ def test_where_region_and_key_come_from(monkeypatch: pytest.MonkeyPatch):
         made(base_url="bedrock")
 
 
+@pytest.mark.shows("bedrock", "reasoning", "prompt cache marks")
+def test_a_thought_goes_back_signed_and_the_end_is_marked():
+    thought = {"type": "thinking", "thinking": "A capital.", "signature": "c2VhbGVk"}
+    with Loopback(Answer(body=answer(thought, text("Oslo.")))) as server:
+        model = model_at(server, api_key="bedrock-key-1", prompt_caching=True)
+        said = model.invoke("Where?")
+        model.invoke([HumanMessage("Where?"), said, HumanMessage("Sure?")])
+        model.close()
+        [_, turn, last] = server.requests[1].json["messages"]
+    assert [block.get("type") for block in said.content_blocks] == ["reasoning", "text"]
+    assert turn["content"] == [thought, text("Oslo.")]
+    assert last["content"] == [{**text("Sure?"), "cache_control": {"type": "ephemeral"}}]
+
+
+@pytest.mark.shows("bedrock", "citations", "refusals")
+def test_citations_and_a_refusal():
+    cited = {**text("So."), "citations": [{"type": "char_location", "cited_text": "so", "start_char_index": 0}]}
+    with Loopback(Answer(body=answer(cited)), Answer(body=answer(reason="refusal"))) as server:
+        model = model_at(server, api_key="bedrock-key-1")
+        said, refused = model.invoke("So?"), model.invoke("Do it.")
+        model.close()
+    [block] = said.content_blocks
+    assert block.get("annotations") == [{"type": "citation", "cited_text": "so", "extras": {"start_char_index": 0}}]
+    assert (refused.text, refused.response_metadata["finish_reason"]) == ("", "refusal")
+
+
+@pytest.mark.shows("bedrock", "profile")
 def test_what_is_known_of_the_model():
     profile = made(**KEYS).profile
     assert profile is not None
     assert profile["max_output_tokens"] == 64_000
 
 
+@pytest.mark.shows("bedrock", "errors mapped")
 def test_errors_of_bedrock():
     with Loopback(
         Answer(429, {"message": "Too many requests"}), Answer(403, {"Message": "bad bedrock-key-1"})
@@ -227,6 +255,7 @@ def test_botocore_reads_the_same():
     assert theirs == EventStreamDecoder().feed(framed())
 
 
+@pytest.mark.shows("bedrock", "cut mid-stream")
 def test_a_stream_that_breaks_off():
     body = framed()
     with pytest.raises(errors.ModelConnectionError, match="ended inside a message"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from loopwright.messages import AIMessage
 from loopwright.models.anthropic import ChatAnthropic
 from loopwright.models.anthropic.response import parse_response
@@ -29,6 +31,7 @@ PEER, RECORDS, STREAMS, check, parse = FORMAT.peer, FORMAT.records, FORMAT.strea
 pytestmark = FORMAT.is_there
 
 
+@pytest.mark.shows("anthropic", "bedrock", "recordings parsed", "usage details")
 class TestRecordings(Proof):
     format = FORMAT
     counts = (162, 55)

@@ -257,6 +257,7 @@ PDF = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0"}
 PNG = {"type": "base64", "media_type": "image/png", "data": "iVBORw0"}
 
 
+@pytest.mark.shows("anthropic", "images in", "files in")
 @pytest.mark.parametrize(
     ("block", "part"),
     [
@@ -318,6 +319,7 @@ def test_media_without_bytes_say_what_is_missing():
         parts({"type": "image", "mime_type": "image/png"})
 
 
+@pytest.mark.shows("anthropic", "media in tool results")
 def test_results_may_hold_pictures_and_a_mark():
     content = [{"type": "text", "text": "see"}, {"type": "image", "base64": "iVBORw0", "cache_control": MARK}]
     [result] = turns(ToolMessage(content, tool_call_id="c1"))[0]["content"]
@@ -334,6 +336,7 @@ def test_results_may_hold_pictures_and_a_mark():
 # -- tools ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.shows("anthropic", "server tools")
 def test_tools_in_every_form():
     @tool(extras={"defer_loading": True})
     def look(city: str) -> str:
@@ -472,6 +475,7 @@ def marked(**body: Any) -> dict[str, Any]:
     return body
 
 
+@pytest.mark.shows("anthropic", "prompt cache marks")
 def test_marks_at_the_ends():
     said = [{"role": "user", "content": "hi"}]
     body = marked(tools=[{"name": "f"}, {"name": "g"}], system="s", messages=said)

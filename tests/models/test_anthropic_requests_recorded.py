@@ -152,6 +152,7 @@ def even_blocks(content: Any) -> list[Any]:
     return blocks
 
 
+@pytest.mark.shows("anthropic", "bedrock", "requests rebuilt")
 @pytest.mark.parametrize("name", [name for name in RECORDS if name not in WHY_NOT])
 def test_rebuilt(name: str):
     body = RECORDS[name]["request"]["body"]

@@ -63,6 +63,7 @@ def test_one_vocabulary(raw: str | None, word: str):
     assert (metadata["finish_reason"], metadata["raw_finish_reason"]) == (word, raw)
 
 
+@pytest.mark.shows("anthropic", "refusals")
 def test_what_is_said_about_the_answer():
     message = said(
         text("no"),
@@ -84,6 +85,7 @@ def test_what_is_said_about_the_answer():
     assert message.usage_metadata is None
 
 
+@pytest.mark.shows("anthropic", "usage details")
 def test_usage_counts_the_cache():
     usage = {
         "input_tokens": 5,
@@ -120,6 +122,7 @@ def test_a_call_without_an_id_gets_one():
     assert str(message.tool_calls[0]["id"]).startswith("toolu_")
 
 
+@pytest.mark.shows("anthropic", "server tools")
 def test_tools_of_the_provider_are_no_calls():
     blocks = [
         {"type": "mcp_tool_use", "id": "mcptoolu_1", "name": "ask", "server_name": "wiki", "input": {"q": "x"}},

@@ -114,6 +114,7 @@ def test_a_call_keeps_its_place_before_words():
     same(message, in_one_piece(call, {"type": "text", "text": "Done."}))
 
 
+@pytest.mark.shows("anthropic", "reasoning")
 def test_thoughts_with_and_without_words():
     message = whole(
         start(0, "thinking", thinking="", signature=""),
@@ -137,6 +138,7 @@ def test_thoughts_with_and_without_words():
     same(message, in_one_piece(*thoughts, empty, {"type": "text", "text": "4"}))
 
 
+@pytest.mark.shows("anthropic", "citations")
 def test_citations_join_the_text_they_stand_behind():
     marks = [{"type": "char_location", "cited_text": word, "start_char_index": 0} for word in ("a", "b")]
     message = whole(

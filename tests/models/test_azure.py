@@ -59,6 +59,7 @@ def test_addresses(fields: dict[str, Any], path: str):
     assert request(**fields).url == HOST + path
 
 
+@pytest.mark.shows("azure", "profile")
 def test_the_deployment_is_the_model_that_is_sent():
     assert b'"model":"mine"' in request(model="gpt-4o").body
     assert b'"model":"gpt-4o"' in request(model="gpt-4o", azure_deployment=None).body
@@ -144,6 +145,20 @@ def test_through_a_socket():
     )
 
 
+@pytest.mark.shows("azure", "usage details")
+def test_what_was_cached_and_thought_is_counted():
+    usage = {"prompt_tokens": 9, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 5}}
+    usage["completion_tokens_details"] = {"reasoning_tokens": 3}
+    with Loopback(Answer(body={**chat_answer("hello"), "usage": usage})) as server:
+        model = AzureChatOpenAI(azure_endpoint=f"http://127.0.0.1:{server.port}", azure_deployment="mine", api_key=KEY)
+        counted = model.invoke("hi").usage_metadata
+        model.close()
+    assert counted is not None
+    assert counted.get("input_token_details") == {"cache_read": 5}
+    assert counted.get("output_token_details") == {"reasoning": 3}
+
+
+@pytest.mark.shows("azure", "requests rebuilt")
 @pytest.mark.skipif(not AZURE, reason=f"the recorded exchanges are not there: {FOLDER}")
 @pytest.mark.parametrize("name", AZURE)
 def test_recorded_requests(name: str):

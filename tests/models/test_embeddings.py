@@ -53,6 +53,7 @@ def lengths(request: Request) -> Answer:
 # -- OpenAI's format ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.shows("openai-chat", "openai-compatible", "embeddings")
 @WORLDS
 def test_documents_go_in_batches_and_keep_their_order(world: str) -> None:
     with Loopback(lengths) as server:
@@ -73,6 +74,7 @@ def test_no_texts_ask_nobody() -> None:
     assert server.requests == []
 
 
+@pytest.mark.shows("openai-chat", "embeddings")
 def test_openai_itself_is_asked_for_base64(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     asked = json.loads(OpenAIEmbeddings()._request(["a"], query=False).body)
@@ -163,6 +165,7 @@ def test_a_key_may_be_a_function_and_is_never_shown() -> None:
 # -- Gemini ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.shows("google", "embeddings")
 @WORLDS
 def test_gemini(world: str) -> None:
     batch = {"embeddings": [{"values": [1, 0]}, {"values": [0, 1]}]}
@@ -204,6 +207,7 @@ def local() -> LocalEmbeddings:
         pytest.skip(str(error))
 
 
+@pytest.mark.shows("local", "embeddings")
 @pytest.mark.local
 @WORLDS
 def test_local_vectors_tell_near_from_far(local: LocalEmbeddings, world: str) -> None:

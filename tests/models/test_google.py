@@ -191,6 +191,7 @@ def fault(code: int, status: str, message: str, *details: Any) -> dict[str, Any]
     return {"error": {"code": code, "status": status, "message": message, "details": list(details)}}
 
 
+@pytest.mark.shows("google", "errors mapped")
 @pytest.mark.parametrize(
     ("code", "status", "kind"),
     [
@@ -391,6 +392,7 @@ def test_a_copy_and_a_pickle_work():
         assert request_of(other).headers["x-goog-api-key"] == KEY
 
 
+@pytest.mark.shows("google", "vertex", "profile")
 def test_profiles():
     assert made().profile is not None
     flash, newest = made().profile, made(model="gemini-3-flash-preview").profile
@@ -402,6 +404,7 @@ def test_profiles():
     paints = made(model="gemini-2.5-flash-image").profile
     assert paints is not None
     assert (paints["image_outputs"], paints["tool_calling"]) == (True, False)
+    assert made(project="p", api_key=lambda: "t").profile == flash
     assert made(model="gemini-2.5-flash-preview-tts").profile is None
     assert made(model="something-else").profile is None
     assert made(profile={"tool_calling": False}).profile == {"tool_calling": False}
@@ -459,6 +462,31 @@ def test_vertex_with_a_key_of_its_express_mode():
     assert request.headers["x-goog-api-key"] == KEY
 
 
+@pytest.mark.shows("vertex", "citations", "server tools", "refusals", "video in")
+def test_vertex_says_what_gemini_says():
+    search = {"toolCall": {"toolType": "GOOGLE_SEARCH_WEB", "args": {"queries": ["x"]}, "id": "t-1"}}
+    found = {"toolResponse": {"toolType": "GOOGLE_SEARCH_WEB", "response": {}, "id": "t-1"}}
+    grounded = answer(search, found, {"text": "Rain."})
+    grounded["candidates"][0]["groundingMetadata"] = {
+        "groundingChunks": [{"web": {"uri": "https://a.example", "title": "A"}}],
+        "groundingSupports": [{"segment": {"endIndex": 5, "text": "Rain."}, "groundingChunkIndices": [0]}],
+    }
+    blocked = {"promptFeedback": {"blockReason": "SAFETY"}}
+    with Loopback(Answer(body=grounded), Answer(body=blocked)) as server:
+        model = ChatVertexAI(model="gemini-2.5-flash", project="p", api_key=lambda: "t", base_url=server.url)
+        video = {"type": "video", "url": "gs://bucket/rain.mp4"}
+        said = model.bind_tools([{"google_search": {}}]).invoke([HumanMessage([video])])
+        refused = model.invoke("Do it.")
+        model.close()
+    blocks: list[Any] = list(said.content_blocks)
+    assert [block["type"] for block in blocks] == ["server_tool_call", "server_tool_result", "text"]
+    assert [mark["url"] for mark in blocks[2]["annotations"]] == ["https://a.example"]
+    assert refused.response_metadata["finish_reason"] == "content_filter"
+    sent = server.requests[0].json
+    assert sent["tools"] == [{"google_search": {}}]
+    assert sent["contents"][0]["parts"] == [{"fileData": {"mimeType": "video/mp4", "fileUri": "gs://bucket/rain.mp4"}}]
+
+
 def test_other_models_at_vertex():
     endpoint = "projects/p/locations/l/endpoints/7"
     assert request_of(made(vertexai=True, model=endpoint)).url.endswith(f"/v1beta1/{endpoint}:generateContent")
@@ -503,6 +531,7 @@ def test_structured_output_by_a_tool_and_by_words():
     assert second.json["generationConfig"] == {"responseMimeType": "application/json"}
 
 
+@pytest.mark.shows("google", "reasoning", "server tools")
 def test_an_agent_with_tools_and_a_schema():
     """A call without an id, its result by name and order, the signature back where it was, then the answer."""
     call = answer({"functionCall": {"name": "weather", "args": {"city": "Oslo"}}, "thoughtSignature": "c2ln"})

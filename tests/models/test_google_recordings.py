@@ -65,6 +65,7 @@ ANSWERS = [name for name, record in RECORDS.items() if record["oracle"]["error"]
 pytestmark = FORMAT.is_there
 
 
+@pytest.mark.shows("google", "vertex", "recordings parsed", "reasoning", "usage details")
 class TestRecordings(Proof):
     format = FORMAT
     counts = (99, 29)
@@ -181,6 +182,7 @@ def test_sent_to_another_provider(name: str):
     assert "".join(part.get("text", "") for part in parts) == message.text
 
 
+@pytest.mark.shows("google", "citations")
 def test_citations_quote_what_they_cite():
     """Where Google counted right, the cited characters are the words that it quotes."""
     cited = 0
@@ -205,6 +207,7 @@ def test_citations_quote_what_they_cite():
 # -- broken streams -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.shows("google", "cut mid-stream")
 @given(st.data())
 def test_a_stream_that_stops_anywhere_is_an_error(data: st.DataObject):
     name = data.draw(st.sampled_from(STREAMS))

@@ -82,6 +82,7 @@ def test_an_empty_turn_is_left_out():
 # -- media in -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.shows("google", "video in")
 @pytest.mark.parametrize(
     ("block", "part"),
     [

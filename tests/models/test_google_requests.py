@@ -194,6 +194,7 @@ def rebuilt(record: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
     return json.loads(request.body)
 
 
+@pytest.mark.shows("google", "vertex", "requests rebuilt")
 @pytest.mark.parametrize("name", RECORDS)
 def test_rebuilt(name: str):
     record = RECORDS[name]

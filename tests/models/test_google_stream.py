@@ -201,6 +201,7 @@ def test_pieces_that_stop_are_no_call():
     assert message.invalid_tool_calls[0]["args"] == '{"city":"Os"'
 
 
+@pytest.mark.shows("google", "server tools")
 def test_server_tools():
     blocks: list[Any] = list(streamed(CODE_WITH_ID, FAILED, CODE, OUTPUT, SEARCH, FOUND).content_blocks)
     assert [block["type"] for block in blocks] == ["server_tool_call", "server_tool_result"] * 3
@@ -239,6 +240,7 @@ def test_why_it_ended(raw: str, word: str):
     assert metadata["finish_message"] == "because"
 
 
+@pytest.mark.shows("google", "refusals")
 def test_a_blocked_prompt():
     body = {"promptFeedback": {"blockReason": "OTHER"}, "usageMetadata": {"trafficType": "ON_DEMAND"}}
     [got] = parse_response(json.dumps(body).encode(), PEER)
@@ -250,6 +252,7 @@ def test_a_blocked_prompt():
         assert message.response_metadata["prompt_feedback"] == {"blockReason": "OTHER"}
 
 
+@pytest.mark.shows("google", "usage details")
 def test_usage():
     usage = {
         "promptTokenCount": 10, "toolUsePromptTokenCount": 5, "candidatesTokenCount": 4, "thoughtsTokenCount": 3,
@@ -358,6 +361,7 @@ def test_recitation():
     }  # fmt: skip
 
 
+@pytest.mark.shows("google", "citations")
 def test_citations_come_with_their_text():
     """Also after a signature on empty text, which waits for them; the text that is alone keeps its place."""
     marks = grounding((0, 5, "Hello", [0]))

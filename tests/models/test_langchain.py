@@ -87,6 +87,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
+@pytest.mark.shows("langchain", "reasoning", "usage details")
 def test_a_round_with_a_claude_that_thinks() -> None:
     """What must go back unchanged does: the signature of its reasoning, beside the call."""
     from langchain_anthropic import ChatAnthropic
@@ -120,6 +121,7 @@ def test_a_round_with_a_claude_that_thinks() -> None:
     assert sent["messages"][2]["content"][0]["tool_use_id"] == "toolu_1"
 
 
+@pytest.mark.shows("langchain", "invoke", "async", "tools")
 @WORLDS
 def test_a_round_with_a_tool(made: Any, world: str) -> None:
     called = chat_answer(None, finish="tool_calls", **tool_call("add", '{"a": 2, "b": 3}'))
@@ -137,6 +139,7 @@ def test_a_round_with_a_tool(made: Any, world: str) -> None:
     assert sent["tools"][0]["function"]["name"] == "add"
 
 
+@pytest.mark.shows("langchain", "stream")
 def test_tokens_arrive_one_by_one(made: Any) -> None:
     with Loopback(Answer(pieces=chat_stream("Hel", "lo"), headers={"content-type": "text/event-stream"})) as server:
         agent = create_agent(made(server))
@@ -182,6 +185,7 @@ class City(BaseModel):
     people: int
 
 
+@pytest.mark.shows("langchain", "tool choice", "native schema")
 @pytest.mark.parametrize("strategy", [ToolStrategy(City), ProviderStrategy(City), City])
 def test_structured_answers(made: Any, strategy: Any) -> None:
     said = '{"name": "Oslo", "people": 700000}'
@@ -257,6 +261,61 @@ def test_with_structured_output(made: Any, method: str) -> None:
         assert model.with_structured_output(City, method=method).invoke("Oslo?") == City(name="Oslo", people=700000)
 
 
+@pytest.mark.shows("langchain", "partial objects")
+def test_an_object_that_grows(made: Any) -> None:
+    pieces = chat_stream('{"name": "Os', 'lo", "people"', ": 700000}")
+    with Loopback(Answer(pieces=pieces, headers={"content-type": "text/event-stream"})) as server:
+        model = ChatLangChain(runnable=made(server)).with_structured_output(City, method="json_schema")
+        grown = list(model.stream("Oslo?"))
+    whole = {"name": "Oslo", "people": 700000}
+    assert grown == [{"name": "Os"}, {"name": "Oslo"}, whole, City(name="Oslo", people=700000)]
+
+
+@pytest.mark.shows("langchain", "cut mid-stream")
+def test_a_stream_that_breaks_off(made: Any) -> None:
+    answer = Answer(pieces=chat_stream("Hel", "lo")[:2], headers={"content-type": "text/event-stream"}, cut=True)
+    with Loopback(answer) as server, pytest.raises(errors.ModelConnectionError):
+        list(ChatLangChain(runnable=made(server)).stream("go"))
+
+
+@pytest.mark.shows("langchain", "parallel calls")
+def test_two_calls_at_once(made: Any) -> None:
+    calls = [
+        {"id": f"c{n}", "type": "function", "function": {"name": "add", "arguments": f'{{"a": {n}, "b": 3}}'}}
+        for n in range(2)
+    ]
+    called = chat_answer(None, finish="tool_calls", tool_calls=calls)
+    with Loopback(Answer(body=called), Answer(body=chat_answer("Done."))) as server:
+        result = create_agent(made(server), [add]).invoke(GO)
+    assert [message.text for message in result["messages"]] == ["go", "", "3", "4", "Done."]
+    assert [message["role"] for message in server.requests[1].json["messages"]][-2:] == ["tool", "tool"]
+
+
+@pytest.mark.shows("langchain", "images in", "files in", "audio in")
+def test_media(made: Any) -> None:
+    media = [
+        {"type": "image", "base64": "iVBORw0K", "mime_type": "image/png"},
+        {"type": "file", "base64": "JVBERi0x", "mime_type": "application/pdf", "filename": "a.pdf"},
+        {"type": "audio", "base64": "UklGRgAA", "mime_type": "audio/wav"},
+    ]
+    with Loopback(Answer(body=chat_answer("A dog."))) as server:
+        assert ChatLangChain(runnable=made(server)).invoke([HumanMessage(media)]).text == "A dog."
+    assert server.requests[0].json["messages"][0]["content"] == [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0K"}},
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0x"}},
+        {"type": "input_audio", "input_audio": {"data": "UklGRgAA", "format": "wav"}},
+    ]
+
+
+@pytest.mark.shows("langchain", "profile")
+def test_what_is_known_of_the_model(made: Any) -> None:
+    with Loopback(Answer()) as server:
+        theirs = made(server)
+    assert theirs.profile["tool_calling"] is True
+    assert ChatLangChain(runnable=theirs).profile == theirs.profile
+
+
+@pytest.mark.shows("langchain", "errors mapped")
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
@@ -308,6 +367,7 @@ def test_a_fallback(made: Any) -> None:
         assert create_agent(model, [add]).invoke(GO).text == "second"
 
 
+@pytest.mark.shows("langchain", "retries")
 def test_with_something_bound_to_it(made: Any) -> None:
     with Loopback(Answer(503, {}), Answer(body=chat_answer("again"))) as server:
         model = made(server).bind(temperature=0.5).with_retry(wait_exponential_jitter=False)

@@ -135,6 +135,7 @@ def check_all(outcomes: dict[str, Any]) -> None:
     assert len(outcomes) == len(RECORDS)
 
 
+@pytest.mark.shows("langchain", "recordings parsed")
 def test_blocking() -> None:
     outcomes: dict[str, Any] = {}
     with Loopback(serve) as server, models_at(server) as theirs:
@@ -147,6 +148,7 @@ def test_blocking() -> None:
     check_all(outcomes)
 
 
+@pytest.mark.shows("langchain", "recordings parsed")
 def test_on_a_loop() -> None:
     async def all_at_once(theirs: dict[str, Any]) -> list[Any]:
         models = {api: ChatLangChain(runnable=model) for api, model in theirs.items()}

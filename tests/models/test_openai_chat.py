@@ -307,12 +307,14 @@ def test_structured_output_by_schema():
         assert one["json_schema"]["schema"]["additionalProperties"] is False
 
 
+@pytest.mark.shows("openai-chat", "openai-responses", "profile")
 def test_what_a_model_can_do():
     def profile(model: str) -> Any:
         return ChatOpenAI(model=model, api_key=KEY).profile
 
     assert profile("gpt-4o-mini")["max_input_tokens"] == 128_000
     assert profile("gpt-5")["reasoning_output"] is True
+    assert ChatOpenAI(model="gpt-5", api_key=KEY, use_responses_api=True).profile == profile("gpt-5")
     assert (profile("gpt-5")["max_input_tokens"], "max_input_tokens" in profile("gpt-5.9")) == (272_000, False)
     assert [profile(name)["structured_output"] for name in ("gpt-3.5-turbo", "gpt-4", "gpt-4.1")] == [
         False,

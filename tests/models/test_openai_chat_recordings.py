@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from loopwright.messages import AIMessage
 from loopwright.models.openai_chat import ChatOpenAI
 from loopwright.models.openai_chat.response import parse_response
@@ -29,6 +31,7 @@ RECORDS = FORMAT.records
 pytestmark = FORMAT.is_there
 
 
+@pytest.mark.shows("openai-chat", "azure", "bedrock", "openai-compatible", "recordings parsed")
 class TestRecordings(Proof):
     format = FORMAT
     counts = (214, 51)

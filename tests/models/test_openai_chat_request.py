@@ -244,6 +244,7 @@ def test_mistral_gets_its_thoughts_back_as_parts():
     ]
 
 
+@pytest.mark.shows("openai-compatible", "reasoning")
 def test_openrouter_gets_its_details_back_unchanged_else_the_words():
     details = [{"type": "reasoning.text", "text": "hm", "signature": "s"}]
     dialect = PROVIDERS["openrouter"].dialect
@@ -283,6 +284,7 @@ def test_sound_that_the_model_made_goes_back_by_its_id():
 # -- content --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.shows("openai-compatible", "prompt cache marks")
 def test_text_is_sent_as_text():
     text = {"type": "text", "text": "a"}
     assert content(text) == "a"
@@ -298,6 +300,7 @@ PNG = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 WEB = {"type": "image_url", "image_url": {"url": "https://i.test/x.png"}}
 
 
+@pytest.mark.shows("openai-compatible", "video in")
 @pytest.mark.parametrize(
     ("block", "part"),
     [

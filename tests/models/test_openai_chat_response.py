@@ -100,6 +100,7 @@ def test_the_word_says_what_the_answer_is():
 # -- reasoning, refusal, media --------------------------------------------------------------------------------------
 
 
+@pytest.mark.shows("openai-compatible", "reasoning")
 def test_reasoning_is_a_block_before_the_text():
     message = said("4", reasoning_content="2 and 2")
     assert message.content == [{"type": "reasoning", "reasoning": "2 and 2"}, {"type": "text", "text": "4"}]
@@ -170,6 +171,7 @@ def test_content_that_is_a_list_of_text_is_text():
     assert said([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]).content == "ab"
 
 
+@pytest.mark.shows("openai-chat", "openai-compatible", "refusals")
 def test_a_refusal():
     message = said(None, refusal="I can't.")
     assert message.content == [{"type": "refusal", "refusal": "I can't."}]
@@ -275,6 +277,7 @@ def test_the_signature_of_a_call_is_kept():
 # -- usage ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.shows("openai-chat", "openai-compatible", "usage details")
 @pytest.mark.parametrize(
     ("usage", "wanted"),
     [

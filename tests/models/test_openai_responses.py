@@ -158,6 +158,7 @@ def test_structured_output():
     assert [request.json["text"]["format"]["name"] for request in server.requests] == ["City", "City"]
 
 
+@pytest.mark.shows("openai-responses", "reasoning")
 def test_an_agent_gives_the_provider_its_items_back():
     def f(a: int) -> str:
         """Double it."""
@@ -176,6 +177,7 @@ def test_an_agent_gives_the_provider_its_items_back():
     ]
 
 
+@pytest.mark.shows("openai-responses", "server tools")
 def test_an_agent_with_a_tool_of_the_providers_streams():
     """Such a tool takes the call to Responses. Words are shown as they come, and so is the search."""
     search = {
@@ -223,6 +225,7 @@ def test_a_busy_provider_is_asked_again():
     assert caught.value.retry_after == 7
 
 
+@pytest.mark.shows("openai-responses", "errors mapped")
 @pytest.mark.parametrize(
     ("code", "kind", "retryable"),
     [

@@ -172,6 +172,7 @@ def same(value: Any, *, strict: bool = False) -> Any:
 NOTHING = {"type": "message", "role": "assistant", "content": ""}
 
 
+@pytest.mark.shows("openai-responses", "requests rebuilt")
 @pytest.mark.parametrize("name", RECORDS)
 def test_request(name: str):
     body = RECORDS[name]["request"]["body"]

@@ -33,6 +33,8 @@ PEER, RECORDS, STREAMS, check, parse = FORMAT.peer, FORMAT.records, FORMAT.strea
 pytestmark = FORMAT.is_there
 
 
+@pytest.mark.shows("openai-responses", "azure", "bedrock", "openai-compatible", "recordings parsed")
+@pytest.mark.shows("openai-responses", "usage details")
 class TestRecordings(Proof):
     format = FORMAT
     counts = (253, 78)

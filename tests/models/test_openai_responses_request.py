@@ -79,6 +79,7 @@ def test_an_unknown_item_is_kept_whole():
     assert item_blocks(item) == [(("whole", 0), {"type": "non_standard", "value": item})]
 
 
+@pytest.mark.shows("openai-responses", "citations")
 def test_citations_go_back_as_they_came():
     marks = [
         {"type": "url_citation", "url": "https://a.test", "title": "A", "start_index": 0, "end_index": 2},
@@ -94,6 +95,7 @@ def test_citations_go_back_as_they_came():
     assert kinds == ["citation", "citation", "citation", "non_standard_annotation"]
 
 
+@pytest.mark.shows("openai-responses", "server tools")
 def test_what_the_providers_tools_did_is_standard():
     message = answered(ITEMS[0], ITEMS[2], ITEMS[5])
     blocks: list[Any] = list(message.content_blocks)
@@ -189,6 +191,7 @@ def test_reasoning_that_nothing_followed_stays_out():
     ]
 
 
+@pytest.mark.shows("openai-responses", "refusals")
 def test_a_refusal_and_empty_text_keep_their_item():
     refused = text_item("")
     refused["content"] = [{"type": "refusal", "refusal": "No."}]
@@ -229,6 +232,7 @@ def test_roles():
 PNG = "data:image/png;base64,AAAA"
 
 
+@pytest.mark.shows("openai-responses", "media in tool results")
 @pytest.mark.parametrize(
     ("block", "part"),
     [

@@ -120,6 +120,7 @@ def test_what_pieces_did_not_say_comes_when_the_item_is_done():
         assert made.response_metadata["finish_reason"] == "tool_calls"
 
 
+@pytest.mark.shows("openai-responses", "reasoning")
 def test_reasoning_in_parts_and_its_seal():
     parts = [{"type": "summary_text", "text": text} for text in ("One.", "Two.")]
     item = {"type": "reasoning", "id": "rs_1", "summary": parts, "encrypted_content": "gAAAA"}
@@ -180,6 +181,7 @@ def test_code_of_the_provider_is_seen_while_it_is_written():
     }
 
 
+@pytest.mark.shows("openai-responses", "citations")
 def test_citations_come_when_they_are_made():
     mark = {"type": "url_citation", "url": "https://a.test", "title": "A", "start_index": 0, "end_index": 2}
     later = {"type": "file_citation", "file_id": "file-1", "filename": "a.pdf", "index": 2}
@@ -287,6 +289,7 @@ def test_no_key_in_an_error():
 # -- recorded streams that go wrong ---------------------------------------------------------------------------------
 
 
+@pytest.mark.shows("openai-responses", "cut mid-stream")
 @pytest.mark.skipif(not STREAMS, reason="the recorded exchanges are not there")
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())

@@ -13,8 +13,13 @@ import pytest
 
 from loopwright.chat_models import ChatOpenAI
 from loopwright.messages import AIMessage
+from loopwright.models.openai_chat import response as chat
+from loopwright.models.openai_responses import response as responses
 from loopwright.models.prices import price_of
+from loopwright.models.wire_errors import Peer
 from tests.models.loopback import Answer, Loopback, chat_answer
+from tests.models.test_openai_responses import responses_answer
+from tests.models.test_openai_responses_request import text_item
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "recordings"
 
@@ -29,6 +34,7 @@ def spent(**details: Any) -> dict[str, Any]:
     return {"input_tokens": 1000, "output_tokens": 100, "total_tokens": 1100, **details}
 
 
+@pytest.mark.shows("openai-compatible", "prices")
 @pytest.mark.parametrize(
     ("said", "dollars"),
     [
@@ -45,6 +51,14 @@ def test_the_providers_own_figure_goes_first(said: dict[str, Any], dollars: floa
     assert price_of(reply(**said)) == pytest.approx(dollars)
 
 
+@pytest.mark.shows("openai-responses", "prices")
+def test_an_answer_of_responses_has_its_price() -> None:
+    body = responses_answer(text_item("Hello"), model="gpt-4o-mini")
+    [message] = responses.parse_response(json.dumps(body).encode(), Peer("openai", "https://api.openai.com/v1"))
+    assert price_of(message) == pytest.approx((3 * 0.15 + 2 * 0.60) / 1e6)
+
+
+@pytest.mark.shows("openai-chat", "azure", "anthropic", "bedrock", "google", "vertex", "prices")
 @pytest.mark.parametrize(
     ("message", "dollars"),
     [
@@ -61,8 +75,11 @@ def test_the_providers_own_figure_goes_first(said: dict[str, Any], dollars: floa
             ),
             (300 * 3 + 500 * 0.3 + 200 * 3.75 + 100 * 15) / 1e6,
         ),
+        (reply("bedrock", "us.anthropic.claude-haiku-4-5-20251001-v1:0"), (1000 * 1.1 + 100 * 5.5) / 1e6),
+        (reply("google", "gemini-2.5-flash"), (1000 * 0.3 + 100 * 2.5) / 1e6),
+        (reply("google-vertex", "gemini-2.5-flash"), (1000 * 0.3 + 100 * 2.5) / 1e6),
     ],
-    ids=["plain", "cache reads", "Azure", "dated", "reasoning", "cache writes"],
+    ids=["plain", "cache reads", "Azure", "dated", "reasoning", "cache writes", "Bedrock", "Gemini", "Vertex AI"],
 )
 def test_the_table_knows_the_usual_models(message: AIMessage, dollars: float) -> None:
     assert price_of(message) == pytest.approx(dollars, rel=1e-6)
@@ -125,9 +142,6 @@ print(price_of(AIMessage("a", response_metadata=known, usage_metadata=usage)))
 @pytest.mark.skipif(not SHARED.exists(), reason=f"there are no recordings at {SHARED}")
 def test_recorded_figures_are_read() -> None:
     """OpenRouter's answers, whole, as they were sent."""
-    from loopwright.models.openai_chat.response import parse_response
-    from loopwright.models.wire_errors import Peer
-
     read = 0
     for line in (SHARED / "openrouter.jsonl").read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
@@ -136,7 +150,7 @@ def test_recorded_figures_are_read() -> None:
             continue
         usage = json.loads(body)["usage"]
         own = usage["cost"] + (usage["cost_details"]["upstream_inference_cost"] if usage.get("is_byok") else 0)
-        message = parse_response(body.encode(), Peer("openrouter", "https://openrouter.ai/api/v1"))[0]
+        message = chat.parse_response(body.encode(), Peer("openrouter", "https://openrouter.ai/api/v1"))[0]
         assert price_of(message) == pytest.approx(own)
         read += 1
     assert read > 15

@@ -71,6 +71,7 @@ def test_words() -> None:
     assert (facts["model_name"], facts["provider"], facts["id"]) == ("m", "local", "chatcmpl-1")
 
 
+@pytest.mark.shows("local", "reasoning")
 def test_thoughts_come_before_the_words() -> None:
     events = [event({"reasoning_content": "Hm"}), event({"reasoning_content": "m"}), event({"content": "Yes"})]
     message, _, _ = answer(Exchange(Plan(BASE, "smol")), [*events, event({}, "stop")])
@@ -176,6 +177,7 @@ def test_the_engine_s_own_calls() -> None:
     ]
 
 
+@pytest.mark.shows("local", "errors mapped")
 @pytest.mark.parametrize(
     ("told", "kind", "words"),
     [
@@ -195,6 +197,7 @@ def test_errors_by_whose_fault_they_are(told: Any, kind: type[ModelError], words
     assert words in str(caught.value)
 
 
+@pytest.mark.shows("local", "cut mid-stream")
 def test_an_answer_that_ends_in_the_middle() -> None:
     exchange = Exchange(Plan(BASE, "smol"))
     exchange.feed(event({"content": "Hel"}))

@@ -51,6 +51,7 @@ def model() -> ChatLocal:
 # -- making it -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.shows("local", "profile")
 def test_its_name_makes_it() -> None:
     made = init_chat_model("local:", max_tokens=7)
     assert isinstance(made, ChatLocal)
@@ -74,6 +75,7 @@ def test_wrong_fields() -> None:
 # -- words -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.shows("local", "invoke", "stream", "async", "usage details")
 def test_words_alike_in_every_way_of_asking(model: ChatLocal) -> None:
     """Whole, in pieces, and under asyncio; each piece is a token or a few."""
 
@@ -149,6 +151,7 @@ class Drawing(BaseModel):
     width: float | None
 
 
+@pytest.mark.shows("local", "tool choice")
 def test_a_call_that_must_be_made_fits_its_schema(model: ChatLocal) -> None:
     """Enums, nested models, lists of a length: the arguments validate, whatever the model thinks."""
     answer = model.bind_tools([Drawing], tool_choice="any").invoke("Good morning!", max_tokens=120)
@@ -181,6 +184,7 @@ def test_no_call_where_none_may_be_made(model: ChatLocal) -> None:
     assert answer.text
 
 
+@pytest.mark.shows("local", "tools")
 def test_the_bar_decides(model: ChatLocal) -> None:
     """At 0 every answer is a call, above 1 none is; words do not begin with the brace of a call."""
     always = ChatLocal(max_tokens=24, call_at=0.0, rank_tools=0).bind_tools([add]).invoke("Add 1 and 2.")
@@ -224,6 +228,15 @@ def test_a_template_with_a_place_for_tools_is_used() -> None:
 # -- data ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.shows("local", "partial objects")
+def test_an_object_that_grows(model: ChatLocal) -> None:
+    grown: list[Any] = list(model.with_structured_output(Point, method="json_schema").stream("x is 3 and y is 4."))
+    assert isinstance(grown[-1], Point)
+    assert all(part.keys() <= {"x", "y"} for part in grown[:-1])
+    assert grown[-2] == grown[-1].model_dump()
+
+
+@pytest.mark.shows("local", "native schema")
 def test_answers_as_data(model: ChatLocal) -> None:
     for method in ("function_calling", "json_schema"):
         point = model.with_structured_output(Point, method=method).invoke("x is 3 and y is 4.")

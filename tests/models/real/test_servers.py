@@ -70,6 +70,7 @@ def test_an_answer(server: Any, make: Make):
     assert 0 < answer.usage_metadata["output_tokens"] <= 8
 
 
+@pytest.mark.shows("openai-chat", "openai-responses", "anthropic", "openai-compatible", "real server")
 def test_pieces_add_up_to_the_answer(server: Any, make: Make):
     model = make(server.url, max_tokens=8)
     chunks = list(model.stream("What is the capital of France?"))
@@ -92,6 +93,7 @@ def test_an_answer_holds_to_a_schema(server: Any):
     assert isinstance(model.invoke("Oslo is the capital of Norway."), City)
 
 
+@pytest.mark.shows("openai-chat", "openai-responses", "anthropic", "openai-compatible", "real server")
 def test_an_agent_with_a_tool(server: Any, make: Make):
     """Whatever the model makes of it: the history is valid, and it ends."""
     model = make(server.url, max_tokens=40)
