@@ -10,7 +10,7 @@ import pytest
 
 from loopwright.errors import InvalidUpdateError, UsageError
 from loopwright.graph import END, START, StateGraph
-from loopwright.graph.types import Command, Send
+from loopwright.graph.types import Command, RetryPolicy, Send
 from tests.graph.worlds import Log, World, both_worlds, chain
 
 
@@ -49,6 +49,13 @@ def test_a_node_without_a_name():
 
     with pytest.raises(UsageError, match=r"A node needs a name: add_node\('name', <"):
         StateGraph(Log).add_node(Nameless())
+
+
+@pytest.mark.parametrize("policy", [3, RetryPolicy, {"max_attempts": 3}, [RetryPolicy(), 3]], ids=str)
+def test_what_is_no_retry_policy(policy):
+    for build in (StateGraph(Log).set_node_defaults, lambda **given: StateGraph(Log).add_node("a", word("a"), **given)):
+        with pytest.raises(UsageError, match=r"retry_policy= takes RetryPolicy\(max_attempts=3\), or a list of such"):
+            build(retry_policy=policy)
 
 
 def test_a_node_that_cannot_be_run():

@@ -170,7 +170,7 @@ def test_a_key_may_be_a_function_and_is_never_shown() -> None:
 def test_gemini(world: str) -> None:
     batch = {"embeddings": [{"values": [1, 0]}, {"values": [0, 1]}]}
     with Loopback(Answer(body=batch), Answer(body={"embedding": {"values": [0.5, 0.5]}})) as server:
-        address = server.url.replace("/v1", "/v1beta")
+        address = server.url.removesuffix("/v1")  # the version is found, as for chat models
         known_elsewhere: Any = {"google_api_key": KEY, "output_dimensionality": 2}
         model = GoogleGenerativeAIEmbeddings(base_url=address, **known_elsewhere)
         assert documents(model, ["a", "b"], world) == [[1.0, 0.0], [0.0, 1.0]]
@@ -264,6 +264,7 @@ def test_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda: init_embeddings("openai:"), "names no model"),
         (lambda: init_embeddings("opnai:x"), "Did you mean 'openai'"),
         (lambda: init_embeddings("openai:x", dimension=3, api_key="k"), "Did you mean dimensions"),
+        (lambda: init_embeddings("anthropic:x"), "anthropic has no embeddings; take another provider's"),
         (lambda: init_embeddings("openai:x"), "set OPENAI_API_KEY"),
         (lambda: init_embeddings("google:x"), "set GOOGLE_API_KEY or GEMINI_API_KEY"),
         (lambda: OpenAIEmbeddings(api_key="k").embed_documents("text"), "embed_query\\(text\\)"),  # type: ignore

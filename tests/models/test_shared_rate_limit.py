@@ -135,6 +135,7 @@ def test_it_works_by_itself(tmp_path: Path) -> None:
         ("a.db", {"tokens_per_minute": 0}, "tokens_per_minute must be more than 0"),
         ("a.db", {"requests_per_minute": 1, "max_bucket_size": 0}, "max_bucket_size must be at least 1"),
         (3, {"requests_per_minute": 1}, "is no place to share"),
+        ("redis://localhost:6379", {"requests_per_minute": 1}, r"cannot be opened as a file .*redis\.Redis\.from_url"),
     ],
 )
 def test_what_cannot_be_shared_or_limited_is_refused(place: Any, limits: Any, words: str) -> None:

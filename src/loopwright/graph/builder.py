@@ -87,9 +87,7 @@ class StateGraph:
         if schema is not None and schema not in self._schemas:
             self.channels = merge_channels([*self._schemas, schema])
             self._schemas.append(schema)
-        policies = (
-            (retry_policy,) if isinstance(retry_policy, RetryPolicy) else tuple(retry_policy or self._default_retry)
-        )
+        policies = self._default_retry if retry_policy is None else _policies(retry_policy)
         where = destinations if destinations is not None else _destinations_of(action)
         view = None if schema in (None, self.state_schema) else view_of(schema)
         self.nodes[node] = node_from(node, action, view, retry=policies, metadata=metadata, destinations=where)
@@ -97,7 +95,7 @@ class StateGraph:
 
     def set_node_defaults(self, *, retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None) -> StateGraph:
         """What nodes added from here on get when they do not say otherwise."""
-        self._default_retry = (retry_policy,) if isinstance(retry_policy, RetryPolicy) else tuple(retry_policy or ())
+        self._default_retry = () if retry_policy is None else _policies(retry_policy)
         return self
 
     def add_edge(self, start_key: str | Sequence[str], end_key: str) -> StateGraph:
@@ -237,6 +235,15 @@ def _wired(node: Node, ways: Mapping[str, list[str]], branches: Mapping[str, lis
 
 async def _nothing(_: Any) -> None:
     """START's work."""
+
+
+def _policies(given: Any) -> tuple[RetryPolicy, ...]:
+    """One policy or a list of them. Raises `UsageError` for anything else."""
+    listed = tuple(cast("Sequence[Any]", given)) if isinstance(given, (list, tuple)) else (given,)
+    for each in listed:
+        if not isinstance(each, RetryPolicy):
+            raise UsageError(f"retry_policy= takes RetryPolicy(max_attempts=3), or a list of such; got {each!r:.80}.")
+    return cast("tuple[RetryPolicy, ...]", listed)
 
 
 def _check_schema(schema: Any) -> None:

@@ -132,7 +132,13 @@ class _FileStore(StateStore):
             file.execute("CREATE TABLE IF NOT EXISTS limits (key TEXT PRIMARY KEY, state TEXT NOT NULL) WITHOUT ROWID")
 
     def _opened(self) -> sqlite3.Connection:
-        return sqlite3.connect(self._path, timeout=30, isolation_level=None)
+        try:
+            return sqlite3.connect(self._path, timeout=30, isolation_level=None)
+        except sqlite3.OperationalError as error:
+            raise UsageError(
+                f"shared={self._path!r} cannot be opened as a file ({error}): "
+                "give a path in a directory that is there, or for Redis a client, redis.Redis.from_url(...)"
+            ) from error
 
     def check(self, algorithm: Any, rates: Any, now: int, weight: int) -> Any:
         """Apply one step to the account, in a transaction that holds others off."""

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 __all__ = ["init_embeddings"]
 
 _GOOGLE: Final = ("google", "google_genai", "gemini")
+_WITHOUT: Final = ("anthropic", "bedrock")
+_EXAMPLE: Final = 'init_embeddings("openai:text-embedding-3-small")'
 _BEGINNINGS: Final = {
     "text-embedding-3": "openai",
     "text-embedding-ada": "openai",
@@ -40,6 +42,8 @@ def init_embeddings(model: str, *, provider: str | None = None, **kwargs: Any) -
         from loopwright.models.embeddings.google import GoogleGenerativeAIEmbeddings
 
         return GoogleGenerativeAIEmbeddings(model=name, **kwargs)
+    if chosen in _WITHOUT:
+        raise UsageError(f"{chosen} has no embeddings; take another provider's, for instance {_EXAMPLE}")
     row = provider_named(chosen)
     from loopwright.models.embeddings.openai import OpenAIEmbeddings
 
@@ -49,9 +53,7 @@ def init_embeddings(model: str, *, provider: str | None = None, **kwargs: Any) -
 def _split(model: Any, provider: str | None) -> tuple[str, str]:
     """(provider, model) of a name. Raises `UsageError` where the provider cannot be told."""
     if not isinstance(model, str) or not model.strip():
-        raise UsageError(
-            f'init_embeddings was given {model!r} for a model: write init_embeddings("openai:text-embedding-3-small")'
-        )
+        raise UsageError(f"init_embeddings was given {model!r} for a model: write {_EXAMPLE}")
     name = model.strip()
     if provider is not None:
         return provider.lower(), name.removeprefix(f"{provider}:")

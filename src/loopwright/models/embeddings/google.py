@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from loopwright.models.embeddings.wired import WiredEmbeddings, vector_of
+from loopwright.models.google.settings import HOST, address_of
 from loopwright.models.http import WireRequest
 from loopwright.models.settings import first_env, given_key, no_key, settle_names
 from loopwright.models.wire_errors import Peer
@@ -17,7 +18,6 @@ from loopwright.models.wire_errors import Peer
 __all__ = ["GoogleGenerativeAIEmbeddings"]
 
 _KEYS: Final = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
-_ADDRESS: Final = "https://generativelanguage.googleapis.com/v1beta"
 _MOST_TEXTS: Final = 100
 _SPELLINGS: Final = {
     "google_api_key": "api_key",
@@ -67,6 +67,6 @@ def _settled(cls: Any, fields: dict[str, Any]) -> dict[str, Any]:
     fields["api_key"] = given_key(first_env(_KEYS) if given is None else given)
     if given is None and fields["api_key"] is None:
         raise no_key(cls.__name__, "google", _KEYS)
-    fields["base_url"] = (fields.get("base_url") or _ADDRESS).rstrip("/")
+    fields["base_url"] = address_of(fields.get("base_url"), "v1beta") or f"https://{HOST}/v1beta"
     fields["chunk_size"] = fields.get("chunk_size") or _MOST_TEXTS
     return fields

@@ -19,8 +19,9 @@ from pydantic import SecretStr
 from loopwright.errors import UsageError
 from loopwright.models.settings import first_env, given_key, no_key, settle_names, sound_key
 
-__all__ = ["KEY_VARIABLES", "key_header", "model_path", "safety_list", "settle"]
+__all__ = ["HOST", "KEY_VARIABLES", "address_of", "key_header", "model_path", "safety_list", "settle"]
 
+HOST: Final = "generativelanguage.googleapis.com"
 KEY_VARIABLES: Final = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 _KEY_HEADERS: Final = ("x-goog-api-key", "authorization")
 _SPELLINGS: Final = {
@@ -65,17 +66,23 @@ def settle(cls: Any, fields: dict[str, Any], *, vertexai: bool) -> dict[str, Any
 
 
 def _address(fields: Mapping[str, Any]) -> str:
-    given = str(fields.get("base_url") or "").strip().rstrip("/")
     version = "v1beta1" if fields["vertexai"] else "v1beta"
-    if not given:
-        if not fields["vertexai"]:
-            return f"https://generativelanguage.googleapis.com/{version}"
-        location = fields["location"] if fields.get("project") else "global"
-        before = "" if location == "global" else f"{location}-"
-        return f"https://{before}aiplatform.googleapis.com/{version}"
-    if not given.startswith(("https://", "http://")):
+    given = address_of(fields.get("base_url"), version)
+    if given:
+        return given
+    if not fields["vertexai"]:
+        return f"https://{HOST}/{version}"
+    location = fields["location"] if fields.get("project") else "global"
+    before = "" if location == "global" else f"{location}-"
+    return f"https://{before}aiplatform.googleapis.com/{version}"
+
+
+def address_of(base_url: Any, version: str) -> str:
+    """What was given as `base_url`, with the version of the API where it names none; empty if nothing was."""
+    given = str(base_url or "").strip().rstrip("/")
+    if given and not given.startswith(("https://", "http://")):
         raise UsageError(f"base_url must begin with https:// or http://, not {given!r}")
-    return given if "/" in given.partition("://")[2] else f"{given}/{version}"
+    return given if not given or "/" in given.partition("://")[2] else f"{given}/{version}"
 
 
 def _key(cls: str, url: str, fields: Mapping[str, Any]) -> Any:
