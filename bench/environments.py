@@ -23,6 +23,7 @@ class Peer(NamedTuple):
     provider_imports: str = ""
     packages: tuple[str, ...] = ()
     provider_packages: tuple[str, ...] = ()
+    model_imports: str = ""
     providers: tuple[tuple[str, str], ...] = ()
     of: str = ""
     scenarios: tuple[str, ...] = ()

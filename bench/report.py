@@ -35,9 +35,15 @@ TARGETS = (
     Target("one streamed token, sync (µs)", "stream", "sync us/chunk", 0.25, BEST),
     Target("one streamed token, async (µs)", "stream", "async us/chunk", 0.25, BEST),
     *(
-        Target(f"one chunk of {format} from the socket to the agent's stream, {world} (µs)", "wire", metric, 4, BARE)
+        Target(
+            f"one {format} chunk, socket to agent's stream, {world} (µs)",
+            "wire",
+            f"{format} agent {world} us/chunk",
+            4,
+            BARE,
+        )
         for format in FORMATS
-        for world, metric in ((world, f"{format} agent {world} us/chunk") for world in ("sync", "async"))
+        for world in ("sync", "async")
     ),
     Target("1,000 concurrent runs, wall (s)", "concurrency", "wall s", 0.8),
     Target("1,000 concurrent runs, growth (MB)", "concurrency", "growth MB", 30),
@@ -46,8 +52,8 @@ TARGETS = (
     Target("import with a provider, CPU (ms)", "import", "with provider cpu ms", 1 / 3, BEST),
     Target("the same, peak memory (MB)", "import", "with provider RSS MB", 45),
     *(
-        Target(f"what {provider} adds to the import, CPU (ms)", "import", f"{provider} after it cpu ms", 30)
-        for provider in PROVIDERS
+        Target(f"importing {name} after create_agent, CPU (ms)", "import", f"{name} after create_agent cpu ms", 30)
+        for name in PROVIDERS
     ),
     Target("a fresh process that runs one round, wall (ms)", "fresh", "wall ms", 0.5, BEST),
     Target("a fresh process that runs one round, CPU (ms)", "fresh", "cpu ms", 0.5, BEST),

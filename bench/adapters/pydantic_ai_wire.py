@@ -22,14 +22,20 @@ def wire(address):
         "google": GoogleModel("m", provider=GoogleProvider(api_key="k", base_url=address)),
     }
     for format, model in models.items():
-        yield f"{format} agent async", _reader(model)
+        for label, read in _readers(model):
+            yield f"{format} {label}", read
 
 
-def _reader(model):
+def _readers(model):
     agent = Agent(model)
+    deltas = {"delta": True, "debounce_by": None}
+
+    def read():
+        return sum(1 for _ in agent.run_stream_sync("x").stream_text(**deltas))
 
     async def aread():
         async with agent.run_stream("x") as result:
-            return len([chunk async for chunk in result.stream_text(delta=True, debounce_by=None)])
+            return len([chunk async for chunk in result.stream_text(**deltas)])
 
-    return aread
+    yield "agent sync", read
+    yield "agent async", aread

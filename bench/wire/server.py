@@ -52,11 +52,24 @@ def openai_chat():
     def choice(delta, finish=None):
         return [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]
 
+    usage = {
+        "prompt_tokens": PROMPT,
+        "completion_tokens": N,
+        "total_tokens": PROMPT + N,
+        "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
+        "completion_tokens_details": {
+            "reasoning_tokens": 0,
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
+    }
+
     yield event(choice({"role": "assistant", "content": "", "refusal": None}))
     for word in WORDS:
         yield event(choice({"content": word}), word=word)
     yield event(choice({}, "stop"))
-    yield event([], usage={"prompt_tokens": PROMPT, "completion_tokens": N, "total_tokens": PROMPT + N})
+    yield event([], usage=usage)
     yield "data: [DONE]\n\n"
 
 
