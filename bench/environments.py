@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 __all__ = ["HERE", "PEERS", "Peer", "ensure", "install", "python_of"]
 
@@ -23,6 +23,8 @@ class Peer(NamedTuple):
     provider_imports: str = ""
     packages: tuple[str, ...] = ()
     provider_packages: tuple[str, ...] = ()
+    model_imports: str = ""
+    providers: tuple[tuple[str, str], ...] = ()
     of: str = ""
     scenarios: tuple[str, ...] = ()
 
@@ -30,10 +32,13 @@ class Peer(NamedTuple):
 def _read() -> dict[str, Peer]:
     with (HERE / "peers.toml").open("rb") as file:
         tables = tomllib.load(file)
-    return {
-        name: Peer(**{key: tuple(value) if isinstance(value, list) else value for key, value in table.items()})
-        for name, table in tables.items()
-    }
+    return {name: Peer(**{key: _frozen(value) for key, value in table.items()}) for name, table in tables.items()}
+
+
+def _frozen(value: str | list[str] | dict[str, str]) -> str | tuple[Any, ...]:
+    if isinstance(value, str):
+        return value
+    return tuple(value.items() if isinstance(value, dict) else value)
 
 
 PEERS = _read()

@@ -11,8 +11,11 @@ __all__ = ["text", "write"]
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- measured: written by bench/run.py -->", "<!-- end of measured -->"
 
-OURS, BARE, WELL_KNOWN = "loopwright", "bare", "langchain"
-NO_PEERS = (OURS, BARE, "langchain_rawbind", "langchain_delta", "openai_sdk")
+OURS, BARE = "loopwright", "bare"
+WELL_KNOWN = ("langchain", "langchain_wire")  # whichever of them is measured
+NO_PEERS = (OURS, BARE, "langchain_rawbind", "langchain_delta", "openai_sdk", "anthropic_sdk", "google_sdk")
+FORMATS = ("openai-chat", "openai-responses", "anthropic", "google")
+PROVIDERS = (*FORMATS, "azure", "bedrock")
 
 
 class Target(NamedTuple):
@@ -31,14 +34,27 @@ TARGETS = (
     Target("one tool round, async (µs)", "loop", "async slope us/round", 10, BARE),
     Target("one streamed token, sync (µs)", "stream", "sync us/chunk", 0.25, BEST),
     Target("one streamed token, async (µs)", "stream", "async us/chunk", 0.25, BEST),
-    Target("one chunk from the socket to the agent's stream, sync (µs)", "wire", "agent sync us/chunk", 4, BARE),
-    Target("one chunk from the socket to the agent's stream, async (µs)", "wire", "agent async us/chunk", 4, BARE),
+    *(
+        Target(
+            f"one {format} chunk, socket to agent's stream, {world} (µs)",
+            "wire",
+            f"{format} agent {world} us/chunk",
+            4,
+            BARE,
+        )
+        for format in FORMATS
+        for world in ("sync", "async")
+    ),
     Target("1,000 concurrent runs, wall (s)", "concurrency", "wall s", 0.8),
     Target("1,000 concurrent runs, growth (MB)", "concurrency", "growth MB", 30),
     Target("import to create an agent, CPU (ms)", "import", "agent cpu ms", 1 / 3, BEST),
     Target("the same, peak memory (MB)", "import", "agent RSS MB", 35),
     Target("import with a provider, CPU (ms)", "import", "with provider cpu ms", 1 / 3, BEST),
     Target("the same, peak memory (MB)", "import", "with provider RSS MB", 45),
+    *(
+        Target(f"importing {name} after create_agent, CPU (ms)", "import", f"{name} after create_agent cpu ms", 30)
+        for name in PROVIDERS
+    ),
     Target("a fresh process that runs one round, wall (ms)", "fresh", "wall ms", 0.5, BEST),
     Target("a fresh process that runs one round, CPU (ms)", "fresh", "cpu ms", 0.5, BEST),
     Target("a step saved on a thread of 1,000 messages, CPU (µs)", "writes", "last steps cpu us", 0.5, BEST),
@@ -73,7 +89,8 @@ def best_peer(summaries, scenario, metric):
 
 
 def target_row(summaries, target):
-    ours, bare, known = (value_of(summaries, target.scenario, target.metric, p) for p in (OURS, BARE, WELL_KNOWN))
+    ours, bare, *known = (value_of(summaries, target.scenario, target.metric, p) for p in (OURS, BARE, *WELL_KNOWN))
+    known = next((value for value in known if value is not None), None)
     name, best = best_peer(summaries, target.scenario, target.metric)
     base = {BARE: bare, BEST: best, "": 1.0}[target.of]
     aim = f"≤ {shown(target.at_most)}" if not target.of else f"≤ {shown(target.at_most)}× {target.of}"

@@ -8,6 +8,7 @@ compared. A run of all peers and scenarios rewrites the tables of docs/benchmark
 """
 
 import argparse
+import atexit
 import json
 import os
 import platform
@@ -18,11 +19,13 @@ import tempfile
 import time
 from collections import defaultdict
 from datetime import UTC, datetime
+from functools import cache, partial
 from pathlib import Path
 
 import environments
 import report
 from environments import HERE, PEERS, python_of
+from worker import CHUNKS
 
 sys.path.append(str(HERE.parent))
 from tests import services
@@ -44,6 +47,7 @@ SCENARIOS = tuple(scenario for group in GROUPS for scenario in group)
 MAX_REPS = {"thread": 2, "writes": 2, "postgres": 2, "concurrency": 2, "construct_memory": 1, "install": 1}
 TIMEOUT = 1800  # seconds for one process
 
+CPU = "from time import process_time as cpu"
 # Printed by the measured process itself: a parent cannot tell a child's peak from its own.
 PEAK = "print(next(l.split()[1] for l in open('/proc/self/status') if l.startswith('VmHWM')))"
 
@@ -68,13 +72,24 @@ def timed(command, where):
 
 
 def run_import(peer):
-    """A fresh process that only imports what a user imports to create an agent."""
+    """Fresh processes that only import: what a user needs to create an agent, and what each provider adds to it."""
     result = {}
     for label, statement in ("agent", PEERS[peer].imports), ("with provider", PEERS[peer].provider_imports):
-        program = f"{statement}\nimport time\nprint(time.process_time())\n{PEAK}"
+        program = f"{statement}\n{CPU}\nprint(cpu())\n{PEAK}"
         values = timed([python_of(peer), "-c", program], HERE)
         result |= {f"{label} {metric}": value for metric, value in values.items()}
+    for provider, statement in PEERS[peer].providers:
+        result |= {f"{provider} {part} cpu ms": value for part, value in provider_import(peer, statement).items()}
     return {"import": result}
+
+
+def provider_import(peer, statement):
+    """Milliseconds that a provider adds to creating an agent, and those of them that are not a model's base class."""
+    steps = PEERS[peer].imports, PEERS[peer].model_imports, statement
+    program = "\nprint(cpu())\n".join([CPU, *steps, ""])
+    output = subprocess.run([python_of(peer), "-c", program], capture_output=True, text=True, check=True, cwd=HERE)
+    _, created, based, provided = map(float, output.stdout.split())
+    return {"after create_agent": (provided - created) * 1e3, "after BaseChatModel": (provided - based) * 1e3}
 
 
 def run_fresh(peer):
@@ -117,6 +132,19 @@ def run_postgres(peer):
     return {"postgres": result}
 
 
+@cache
+def wire_address():
+    """Where the server listens that answers all peers of this run. It ends when its standard input does."""
+    command = [sys.executable, "wire/server.py", str(CHUNKS)]
+    server = subprocess.Popen(command, cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(server.communicate)
+    return f"http://127.0.0.1:{int(server.stdout.readline())}"
+
+
+def run_over_wire(scenario, peer):
+    return run_worker(peer, [scenario], BENCH_WIRE_ADDRESS=wire_address())
+
+
 def run_worker(peer, scenarios, **variables):
     command = [python_of(peer), "worker.py", peer, ",".join(scenarios)]
     process = subprocess.run(
@@ -125,7 +153,14 @@ def run_worker(peer, scenarios, **variables):
     return {name: result for name, result in json.loads(process.stdout.splitlines()[-1]).items() if result}
 
 
-ALONE = {"import": run_import, "fresh": run_fresh, "postgres": run_postgres, "install": run_install}
+ALONE = {
+    "check": partial(run_over_wire, "check"),
+    "import": run_import,
+    "fresh": run_fresh,
+    "wire": partial(run_over_wire, "wire"),
+    "postgres": run_postgres,
+    "install": run_install,
+}
 
 
 def measure(peer, scenarios):
@@ -196,7 +231,7 @@ def main():
         return 0
     environments.ensure(chosen.peers)
     if chosen.check:
-        checked = {peer: measure(peer, ["check"]) for peer in chosen.peers if not PEERS[peer].of}
+        checked = {peer: measure(peer, ["check"]) for peer in chosen.peers}
         print(json.dumps(checked, indent=1))
         return 0 if all(checked.values()) else 1
     facts = about(chosen.peers)

@@ -14,7 +14,6 @@ import json
 import logging
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -49,12 +48,16 @@ SPEECHES = 25
 # --- timing -----------------------------------------------------------------
 
 
-def cpu_seconds(function, repeat=BATCHES):
+def cpu_seconds(function, repeat=BATCHES, runner=None):
     """CPU seconds of one call of a function or coroutine function, in the best of `repeat` short batches.
 
     Other load on the machine takes no CPU time from this process, yet empties its caches, so it can
     only make a batch slower.
     """
+    if runner is None:
+        with asyncio.Runner() as own:
+            return cpu_seconds(function, repeat, own)
+    is_async = asyncio.iscoroutinefunction(function)
 
     async def await_all(count):
         start = time.process_time()
@@ -68,16 +71,13 @@ def cpu_seconds(function, repeat=BATCHES):
             function()
         return (time.process_time() - start) / count
 
-    with asyncio.Runner() as runner:
-        is_async = asyncio.iscoroutinefunction(function)
+    def batch(count):
+        gc.collect()
+        return runner.run(await_all(count)) if is_async else call_all(count)
 
-        def batch(count):
-            gc.collect()
-            return runner.run(await_all(count)) if is_async else call_all(count)
-
-        batch(1)
-        count = max(1, min(2000, int(BATCH_SECONDS / max(batch(1), 1e-7))))
-        return min(batch(count) for _ in range(repeat))
+    batch(1)
+    count = max(1, min(2000, int(BATCH_SECONDS / max(batch(1), 1e-7))))
+    return min(batch(count) for _ in range(repeat))
 
 
 def resident_mb(field):
@@ -143,6 +143,11 @@ def check(peer):
         chunks = [chunk for chunk in _call(consume) if chunk]
         assert chunks == script.chunks, (label, len(chunks))
         result[f"chunks {label}"] = len(chunks)
+    with asyncio.Runner() as runner:
+        for label, read in wire_readers(peer):
+            count = runner.run(read()) if asyncio.iscoroutinefunction(read) else read()
+            assert count >= CHUNKS, (label, count)
+            result[f"items of {label}"] = count
     return result
 
 
@@ -246,37 +251,31 @@ def concurrency(peer):
 
 
 def wire(peer):
-    """One answer of `CHUNKS` chunks from an OpenAI-compatible server on loopback to the peer's token stream."""
-    if not hasattr(peer, "wire"):
-        return {}
-    server = subprocess.Popen(
-        [sys.executable, str(Path(__file__).parent / "wire" / "server.py"), str(CHUNKS)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        base_url = f"http://127.0.0.1:{int(server.stdout.readline())}/v1"
-        return {f"{label} us/chunk": _wire_seconds(read) / CHUNKS * 1e6 for label, read in peer.wire(base_url)}
-    finally:
-        server.stdin.close()
-        server.wait()
-        server.stdout.close()
+    """One answer of `CHUNKS` chunks, in each format, from the parent's server on loopback to the peer's stream.
+
+    One event loop for all of it, since a peer may keep its connections from one model to the next.
+    """
+    with asyncio.Runner() as runner:
+        readers = wire_readers(peer)
+        return {f"{label} us/chunk": _wire_seconds(read, runner) / CHUNKS * 1e6 for label, read in readers}
 
 
-def _wire_seconds(read):
-    """`read` returns how many items came; some peers show a few more than there are words."""
-
+def _wire_seconds(read, runner):
     def checked(count):
         assert count >= CHUNKS, count
 
     if not asyncio.iscoroutinefunction(read):
-        return cpu_seconds(lambda: checked(read()), repeat=WIRE_BATCHES)
+        return cpu_seconds(lambda: checked(read()), WIRE_BATCHES, runner)
 
     async def aread():
         checked(await read())
 
-    return cpu_seconds(aread, repeat=WIRE_BATCHES)
+    return cpu_seconds(aread, WIRE_BATCHES, runner)
+
+
+def wire_readers(peer):
+    """(label, function that reads one answer and returns how many items came): maybe a few more than words."""
+    return peer.wire(os.environ["BENCH_WIRE_ADDRESS"]) if hasattr(peer, "wire") else ()
 
 
 def thread(peer):

@@ -106,10 +106,10 @@ async def astream(agent, text):
             yield event.content
 
 
-def wire(base_url):
+def wire(address):
     from agno.models.openai import OpenAIChat
 
-    agent = Agent(model=OpenAIChat(id="m", api_key="k", base_url=base_url), telemetry=False)
+    agent = Agent(model=OpenAIChat(id="m", api_key="k", base_url=f"{address}/v1"), telemetry=False)
 
     def read():
         return sum(1 for _ in stream(agent, "x"))
@@ -117,8 +117,8 @@ def wire(base_url):
     async def aread():
         return len([chunk async for chunk in astream(agent, "x")])
 
-    yield "agent sync", read
-    yield "agent async", aread
+    yield "openai-chat agent sync", read
+    yield "openai-chat agent async", aread
 
 
 class Thread:

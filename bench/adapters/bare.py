@@ -126,30 +126,45 @@ async def astream(agent, text):
     messages.append({"role": "assistant", "content": "".join(parts)})
 
 
-def _words(line):
-    """1 for a line that holds a piece of the answer."""
+# What each format is asked at. The server answers by the path alone, and every stream is lines of `data: `.
+_PATHS = {
+    "openai-chat": "/v1/chat/completions",
+    "openai-responses": "/v1/responses",
+    "anthropic": "/v1/messages",
+    "google": "/v1beta/models/m:streamGenerateContent?alt=sse",
+}
+
+
+def _events(line):
+    """1 for a line that holds an event."""
     if not line.startswith("data: {"):
         return 0
     json.loads(line[6:])
     return 1
 
 
-def wire(base_url):
+def wire(address):
+    for format, path in _PATHS.items():
+        for label, read in _readers(address + path):
+            yield f"{format} {label}", read
+
+
+def _readers(url):
     """The raw read: httpx2 and json, nothing made of it."""
     import httpx2
 
     client, aclient = httpx2.Client(), httpx2.AsyncClient()
-    url, body = f"{base_url}/chat/completions", {"stream": True}
+    body = {"stream": True}
 
     def read():
         with client.stream("POST", url, json=body) as response:
-            return sum(_words(line) for line in response.iter_lines())
+            return sum(_events(line) for line in response.iter_lines())
 
     async def aread():
         count = 0
         async with aclient.stream("POST", url, json=body) as response:
             async for line in response.aiter_lines():
-                count += _words(line)
+                count += _events(line)
         return count
 
     yield "agent sync", read

@@ -107,26 +107,6 @@ async def astream(agent, text):
         yield chunk.content
 
 
-def wire(base_url):
-    from langchain_openai import ChatOpenAI
-
-    model = ChatOpenAI(model="m", api_key="k", base_url=base_url)
-    agent = create_agent(model, tools=[])
-
-    def read_model():
-        return sum(1 for _ in model.stream("x"))
-
-    def read():
-        return sum(1 for _ in agent.stream(_input("x"), stream_mode="messages"))
-
-    async def aread():
-        return len([chunk async for chunk in agent.astream(_input("x"), stream_mode="messages")])
-
-    yield "model sync", read_model
-    yield "agent sync", read
-    yield "agent async", aread
-
-
 class Thread:
     def __init__(self, kind, path, script, tools):
         self.options = {"durability": "exit"} if kind.endswith("exit") else {}

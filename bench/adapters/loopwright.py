@@ -1,6 +1,7 @@
 """Loopwright's create_agent."""
 
 import json
+from functools import partial
 
 from fake import INPUT_TOKENS, OUTPUT_TOKENS, SYSTEM_PROMPT, Script
 
@@ -103,14 +104,29 @@ async def astream(agent, text):
         yield chunk.content
 
 
-def wire(base_url):
-    from loopwright.chat_models import ChatOpenAI
+def wire(address):
+    from loopwright.chat_models import ChatAnthropic, ChatGoogleGenerativeAI, ChatOpenAI
 
-    model = ChatOpenAI(model="m", api_key="k", base_url=base_url)
+    openai = partial(ChatOpenAI, model="m", api_key="k", base_url=f"{address}/v1")
+    models = {
+        "openai-chat": openai(),
+        "openai-responses": openai(use_responses_api=True),
+        "anthropic": ChatAnthropic(model="m", api_key="k", base_url=address),
+        "google": ChatGoogleGenerativeAI(model="m", api_key="k", base_url=address),
+    }
+    for format, model in models.items():
+        for label, read in _readers(model):
+            yield f"{format} {label}", read
+
+
+def _readers(model):
     agent = create_agent(model, tools=[])
 
     def read_model():
         return sum(1 for _ in model.stream("x"))
+
+    async def aread_model():
+        return len([chunk async for chunk in model.astream("x")])
 
     def read():
         return sum(1 for _ in agent.stream(_input("x"), stream_mode="messages"))
@@ -119,6 +135,7 @@ def wire(base_url):
         return len([chunk async for chunk in agent.astream(_input("x"), stream_mode="messages")])
 
     yield "model sync", read_model
+    yield "model async", aread_model
     yield "agent sync", read
     yield "agent async", aread
 

@@ -131,17 +131,17 @@ async def astream(agent, text):
             yield event.data.delta
 
 
-def wire(base_url):
+def wire(address):
     from agents import OpenAIChatCompletionsModel
     from openai import AsyncOpenAI
 
-    model = OpenAIChatCompletionsModel("m", AsyncOpenAI(api_key="k", base_url=base_url))
+    model = OpenAIChatCompletionsModel("m", AsyncOpenAI(api_key="k", base_url=f"{address}/v1"))
     agent = Agent(name="agent", model=model)
 
     async def aread():
         return len([chunk async for chunk in astream(agent, "x")])
 
-    yield "agent async", aread
+    yield "openai-chat agent async", aread
 
 
 class Thread:

@@ -95,19 +95,6 @@ async def astream(agent, text):
             yield chunk
 
 
-def wire(base_url):
-    from pydantic_ai.models.openai import OpenAIChatModel
-    from pydantic_ai.providers.openai import OpenAIProvider
-
-    agent = Agent(OpenAIChatModel("m", provider=OpenAIProvider(base_url=base_url, api_key="k")))
-
-    async def aread():
-        async with agent.run_stream("x") as result:
-            return len([chunk async for chunk in result.stream_text(delta=True, debounce_by=None)])
-
-    yield "agent async", aread
-
-
 class Thread:
     """In memory the message objects are handed on; in SQLite the whole JSON is read and replaced every turn."""
 

@@ -96,16 +96,16 @@ async def astream(agent, text):
             yield event["data"]
 
 
-def wire(base_url):
+def wire(address):
     from strands.models.openai import OpenAIModel
 
-    model = OpenAIModel(client_args={"api_key": "k", "base_url": base_url}, model_id="m")
+    model = OpenAIModel(client_args={"api_key": "k", "base_url": f"{address}/v1"}, model_id="m")
     agent = Agent(model=model, callback_handler=None)
 
     async def aread():
         return len([chunk async for chunk in astream(agent, "x")])
 
-    yield "agent async", aread
+    yield "openai-chat agent async", aread
 
 
 class Thread:
