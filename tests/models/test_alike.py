@@ -292,6 +292,12 @@ def test_pictures_and_files(wire: Wire, made: Made):
     assert b"iVBORw0K" in asked_with(wire, made, HumanMessage("Look."), looked, result)
 
 
+@with_each
+def test_a_picture_that_does_not_say_its_kind(wire: Wire, made: Made):
+    """Its first bytes do."""
+    assert b"image/png" in asked_with(wire, made, HumanMessage([{"type": "image", "base64": IMAGE["base64"]}]))
+
+
 @pytest.mark.shows("audio in")
 @pytest.mark.parametrize(("wire", "made"), WITH_SOUND)
 def test_sound(wire: Wire, made: Made):

@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 
 from loopwright.errors import UsageError
 from loopwright.messages.standard import STANDARD_TYPES, standard_block
+from loopwright.models.media import media_type
 
 __all__ = ["content_parts"]
 
@@ -28,14 +29,6 @@ _NOT_FOR_OTHERS: Final = frozenset({
     "invalid_tool_call", "server_tool_call", "server_tool_call_chunk", "server_tool_result", "input_json_delta",
 })  # fmt: skip
 _CARRIED: Final = ("cache_control", "citations", "title", "context")
-_BEGINNINGS: Final = {
-    "/9j/": "image/jpeg",
-    "iVBOR": "image/png",
-    "R0lGOD": "image/gif",
-    "UklGR": "image/webp",
-    "JVBERi": "application/pdf",
-}
-"""How files begin in base64."""
 
 
 def content_parts(content: str | Iterable[Any]) -> list[dict[str, Any]]:
@@ -102,9 +95,8 @@ def _source(block: Mapping[str, Any], what: str) -> dict[str, Any]:
     """Where the bytes are. Raises `UsageError` where nothing says so."""
     data = block.get("base64")
     if isinstance(data, str):
-        known = next((mime for start, mime in _BEGINNINGS.items() if data.startswith(start)), None)
-        mime = block.get("mime_type") or known or ("image/jpeg" if what == "image" else "application/pdf")
-        return {"type": "base64", "media_type": mime, "data": data}
+        kind = "image" if what == "image" else "file"
+        return {"type": "base64", "media_type": block.get("mime_type") or media_type(kind, data), "data": data}
     for key, kind in (("url", "url"), ("file_id", "file")):
         if isinstance(block.get(key), str):
             return {"type": kind, key: block[key]}

@@ -19,6 +19,7 @@ from loopwright.errors import UsageError
 from loopwright.messages.plain import is_dict
 from loopwright.messages.standard import standard_block
 from loopwright.models.google.wire import is_made
+from loopwright.models.media import media_type, usual_type
 
 __all__ = ["media_parts", "model_part", "text_of", "user_parts"]
 
@@ -30,7 +31,6 @@ _OF_THE_MODEL: Final = frozenset((
 ))  # fmt: skip
 _SKIPPED: Final = frozenset(("text", "redacted_thinking", "input_json_delta"))
 """Types of blocks without a standard form that nobody misses: broken text, and what no reader can read."""
-_USUAL: Final = {"image": "image/jpeg", "audio": "audio/wav", "video": "video/mp4", "file": "application/pdf"}
 _FILES: Final = "https://generativelanguage.googleapis.com/v1beta/"
 
 
@@ -126,7 +126,7 @@ def _media_part(kind: str, block: _Block) -> _Block:
         mime = mime or head[5:].partition(";")[0]
     extras: Mapping[str, Any] = {**(block.get("extras") or {}), **block}
     if data:
-        part: _Block = {"inlineData": {"mimeType": mime or _USUAL[kind], "data": data}}
+        part: _Block = {"inlineData": {"mimeType": mime or media_type(kind, data), "data": data}}
     elif url or file_id:
         where = str(url or file_id)
         uri = f"{_FILES}{where}" if where.startswith("files/") else where
@@ -146,7 +146,7 @@ def _mime_of(uri: str, kind: str) -> str:
     from mimetypes import guess_type
 
     found = guess_type(uri.partition("?")[0])[0]
-    return found if found and (kind == "file" or found.startswith(kind)) else _USUAL[kind]
+    return found if found and (kind == "file" or found.startswith(kind)) else usual_type(kind)
 
 
 # -- the provider's own tools ---------------------------------------------------------------------------------------

@@ -114,7 +114,9 @@ def _media(kind: str, block: dict[str, Any], dialect: Dialect) -> dict[str, Any]
             f'a block of type {kind!r} needs "url", "base64" (with "mime_type") or "file_id"; it has {sorted(block)}'
         )
     if data and not mime:
-        mime = {"image": "image/jpeg", "audio": "audio/wav", "video": "video/mp4"}.get(kind, "application/pdf")
+        from loopwright.models.media import media_type
+
+        mime = media_type(kind, data)
     where = url or f"data:{mime};base64,{data}"
     if kind == "image" and not file_id:
         image: dict[str, Any] = {"url": where}

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 from loopwright.errors import UsageError
 from loopwright.messages.standard import standard_block
+from loopwright.models.media import media_type
 
 __all__ = ["input_parts", "only_text"]
 
@@ -76,7 +77,8 @@ def _media(kind: str, block: dict[str, Any]) -> dict[str, Any]:
             f'a block of type {kind!r} needs "url", "base64" (with "mime_type") or "file_id"; it has {sorted(block)}'
         )
     if kind == "image":
-        where = {"file_id": file_id} if file_id else {"image_url": url or f"data:{mime or 'image/jpeg'};base64,{data}"}
+        mime = mime or media_type(kind, data or "")
+        where = {"file_id": file_id} if file_id else {"image_url": url or f"data:{mime};base64,{data}"}
         return {"type": "input_image", "detail": extras.get("detail") or "auto", **where}
     if kind == "audio" and data:
         subtype = str(mime or "audio/wav").rpartition("/")[2]
