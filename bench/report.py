@@ -52,7 +52,7 @@ TARGETS = (
     Target("import with a provider, CPU (ms)", "import", "with provider cpu ms", 1 / 3, BEST),
     Target("the same, peak memory (MB)", "import", "with provider RSS MB", 45),
     *(
-        Target(f"importing {name} after create_agent, CPU (ms)", "import", f"{name} after create_agent cpu ms", 30)
+        Target(f"importing {name} after BaseChatModel, CPU (ms)", "import", f"{name} after BaseChatModel cpu ms", 30)
         for name in PROVIDERS
     ),
     Target("a fresh process that runs one round, wall (ms)", "fresh", "wall ms", 0.5, BEST),
