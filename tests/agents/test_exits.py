@@ -422,6 +422,14 @@ async def read():
     async for _ in agent.astream(given, config):
         pass
 
+async def woken(work):
+    # asyncio sleeps on if a signal comes in the moment before it goes to sleep; with this, the signal wakes it.
+    signal.set_wakeup_fd(asyncio.get_running_loop()._csock.fileno())
+    try:
+        await work
+    finally:
+        signal.set_wakeup_fd(-1)
+
 begun = time.monotonic()
 try:
     if way == "invoke":
@@ -430,9 +438,9 @@ try:
         for _ in agent.stream(given, config):
             pass
     elif way == "ainvoke":
-        asyncio.run(agent.ainvoke(given, config))
+        asyncio.run(woken(agent.ainvoke(given, config)))
     else:
-        asyncio.run(read())
+        asyncio.run(woken(read()))
 except KeyboardInterrupt:
     print("interrupted")
 assert time.monotonic() - begun < 15
