@@ -240,6 +240,8 @@ def test_another_server_has_no_list_price(made: Any) -> None:
         ("openai", "https://api.openai.com/v1", None),
         ("openai", "https://eu.api.openai.com/v1/", None),
         ("openai", "https://openai.gateway.example/v1", "openai.gateway.example"),
+        ("openai", "https://openrouter.ai/api/v1", "openrouter.ai"),
+        ("openai", "http://localhost:8000/v1", "localhost:8000"),
         ("anthropic", "https://api.anthropic.com", None),
         ("google_genai", "https://generativelanguage.googleapis.com", None),
         ("mistralai", "https://api.mistral.ai/v1", None),

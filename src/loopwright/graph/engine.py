@@ -212,25 +212,24 @@ class Run:
 
     async def _loop(self, given: Any) -> dict[str, Any]:
         try:
-            try:
-                asked = await self._steps(given)
-            except Escalated as outer:
-                await leave(self, outer.error)
-                if self.parent is not None:
-                    raise
-                raise outer.error from outer.error.__cause__
-            except BaseException as error:
-                await leave(self, error)
+            asked = await self._steps(given)
+        except Escalated as outer:
+            await leave(self, outer.error)
+            if self.parent is not None:
                 raise
-            if asked is not None:
-                return await self.pause(asked)
-            if self.wants(RunFinished):
-                usage = None if self.budget is None else self.budget.usage
-                self.emit(RunFinished, self.stop_reason, usage)
-                await self.port.pause()
-            return self.public(self.state)
+            raise outer.error from outer.error.__cause__
+        except BaseException as error:
+            await leave(self, error)
+            raise
         finally:
             await self.keep_alone()
+        if asked is not None:
+            return await self.pause(asked)
+        if self.wants(RunFinished):
+            usage = None if self.budget is None else self.budget.usage
+            self.emit(RunFinished, self.stop_reason, usage)
+            await self.port.pause()
+        return self.public(self.state)
 
     async def _steps(self, given: Any) -> tuple[Interrupt, ...] | None:
         """Step by step to the end, and all of it saved; the questions it stops for, None if it has ended."""

@@ -130,19 +130,23 @@ class BaseChatModel(BaseModel, ModelLike):
         config: RunnableConfig,
         on_chunk: OnChunk | None = None,
     ) -> Coroutine[Any, Any, AIMessage]:
+        # No coroutine of its own: each piece would pass through it.
+        around = self.cache or self.verbose or self.rate_limiter is not None or self.output_version == "v1"
+        call = self._surrounded if around else self._answered
         callbacks = callbacks_of(config, self.callbacks)
         if callbacks is None:
-            return self._respond(port, messages, stop, kwargs, on_chunk, None)
-        return self._heard(port, messages, stop, kwargs, on_chunk, callbacks)
+            return call(port, messages, stop, kwargs, on_chunk, None)
+        go = partial(call, port, messages, stop, kwargs, on_chunk)
+        return self._heard(port, callbacks, go, messages, kwargs, stop)
 
     async def _heard(
         self,
         port: Port,
-        messages: list[BaseMessage],
-        stop: list[str] | None,
-        kwargs: dict[str, Any],
-        on_chunk: OnChunk | None,
         callbacks: Callbacks,
+        go: Callable[[CallbackRun], Awaitable[AIMessage]],
+        messages: list[BaseMessage],
+        kwargs: dict[str, Any],
+        stop: list[str] | None,
     ) -> AIMessage:
         """A call that callbacks hear of."""
         run = callbacks.with_defaults(self.tags, self.metadata).run_of_call()
@@ -151,7 +155,7 @@ class BaseChatModel(BaseModel, ModelLike):
         serialized = {"name": name, "id": [*type(self).__module__.split("."), type(self).__qualname__]}
         await run.emit(port, "on_chat_model_start", serialized, [list(messages)], name=name, **about)
         try:
-            answer = await self._respond(port, messages, stop, kwargs, on_chunk, run)
+            answer = await go(run)
         except GeneratorExit:
             raise
         except BaseException as error:
@@ -159,20 +163,6 @@ class BaseChatModel(BaseModel, ModelLike):
             raise
         await run.emit(port, "on_llm_end", of_message(answer))
         return answer
-
-    def _respond(
-        self,
-        port: Port,
-        messages: list[BaseMessage],
-        stop: list[str] | None,
-        kwargs: dict[str, Any],
-        on_chunk: OnChunk | None,
-        run: CallbackRun | None,
-    ) -> Coroutine[Any, Any, AIMessage]:
-        """A call, with what its model has around it. No coroutine of its own: each piece would pass through it."""
-        around = self.cache or self.verbose or self.rate_limiter is not None or self.output_version == "v1"
-        call = self._surrounded if around else self._answered
-        return call(port, messages, stop, kwargs, on_chunk, run)
 
     async def _surrounded(
         self,

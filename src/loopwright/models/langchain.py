@@ -27,7 +27,8 @@ from loopwright.models.addresses import host_of
 from loopwright.models.base import BaseChatModel
 from loopwright.models.langchain_errors import in_our_words
 from loopwright.models.like import ModelLike
-from loopwright.models.openai_chat.request import strict_schema
+from loopwright.models.openai_chat.dialect import Dialect
+from loopwright.models.openai_chat.request import wire_tools
 from loopwright.models.openai_chat.response import finish_word
 
 __all__ = ["ChatLangChain", "adapted", "as_ours"]
@@ -103,7 +104,7 @@ class ChatLangChain(BaseChatModel):
             kwargs["response_format"] = _titled(kwargs["response_format"])
             if not self.answers_beside_tools:
                 kwargs["strict"] = True
-                offered = [_strict(tool) if is_dict(tool) else tool for tool in offered]
+                offered = [wire_tools([tool], Dialect(), strict=True)[0] if is_dict(tool) else tool for tool in offered]
         return self.model_copy(update={"runnable": self.runnable.bind_tools(offered, **kwargs)})
 
     # -- the four methods -------------------------------------------------------------------------------------------
@@ -175,17 +176,11 @@ def _titled(wanted: Any) -> Any:
     return {**wanted, "json_schema": {**form, "schema": {"title": form.get("name", "answer"), **schema}}}
 
 
-def _strict(tool: dict[str, Any]) -> dict[str, Any]:
-    function: Any = tool.get("function")
-    if not is_dict(function):
-        return tool
-    return {**tool, "function": {**function, "strict": True, "parameters": strict_schema(function["parameters"])}}
-
-
 def _is_own(address: str, provider: str) -> bool:
     """Whether a server is its provider's: what another one asks for an answer is no list price."""
-    domain = "".join(host_of(address).partition(":")[0].split(".")[-2:])
-    return provider.partition("_")[0].removesuffix("ai") in domain
+    *_, name, ending = ("", "", *host_of(address).partition(":")[0].split("."))
+    word = provider.partition("_")[0]
+    return name in (word, f"{word}apis") or name + ending == word  # openai.com, googleapis.com, mistral.ai
 
 
 def as_ours(theirs: Any, *, calls: bool = False, address: str | None = None) -> AIMessage:
