@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import uuid
 from typing import Any
@@ -105,6 +106,49 @@ def test_a_reader_who_leaves_is_told() -> None:
     next(stream)
     stream.close()  # type: ignore
     assert heard.names == ["start", "token", "error"]
+
+
+class HeardToTheEnd(HeardAsync):
+    """The same, with how it ended."""
+
+    async def on_llm_error(self, error: BaseException, **kwargs: Any) -> None:
+        self.names.append(type(error).__name__)
+
+
+@both_worlds
+@pytest.mark.parametrize("strict", [False, True])
+def test_tokens_are_told_before_the_error_that_ends_them(world: Blocking, strict: bool) -> None:
+    heard = HeardToTheEnd()
+    heard.raise_error = strict
+    broken = ScriptedModel(say(chunks=["a", "b", ConnectionError("it broke off")]))
+    with pytest.raises(ConnectionError):
+        world.stream(broken, "hi", {"callbacks": [heard]})
+    assert heard.names == ["start", "a", "b", "ConnectionError"]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_reader_that_leaves_is_told_no_token_late(strict: bool) -> None:
+    noise: list[Any] = []
+
+    class Slow(HeardToTheEnd):
+        async def on_llm_new_token(self, token: str, **kwargs: Any) -> None:
+            await super().on_llm_new_token(token)
+            raise ValueError(token)
+
+    heard = Slow()
+    heard.raise_error = strict
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: noise.append(context))
+        async for _ in ScriptedModel(say(chunks=["a", "b", "c"])).astream("hi", {"callbacks": [heard]}):
+            break
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert (heard.names[0], heard.names[-1]) == ("start", "RunCancelled")
+    gc.collect()
+    assert noise == []
 
 
 @both_worlds

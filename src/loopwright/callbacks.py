@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from loopwright.ids import new_id
 
@@ -36,6 +36,8 @@ __all__ = [
     "get_usage_metadata_callback",
     "parent_run",
 ]
+
+T = TypeVar("T")
 
 parent_run: ContextVar[uuid.UUID | None] = ContextVar("loopwright_parent_run", default=None)
 """The `run_id` of what the running code belongs to. Set inside a run's own context, so nobody resets it."""
@@ -308,7 +310,7 @@ class TokenTeller:
     """Tells handlers of tokens from inside a function that must not wait.
 
     A coroutine method is waited for in the blocking world. Under asyncio it becomes a task: the tokens reach it in
-    order, while the model goes on, and `settle` waits for the last one.
+    order, while the model goes on, and `around` waits for the last one.
     """
 
     __slots__ = ("_coroutines", "_last", "_on_loop", "_plain", "_told")
@@ -332,9 +334,10 @@ class TokenTeller:
         if not self._coroutines:
             return
         if self._on_loop:
-            import asyncio
+            from loopwright.drive import aio
 
-            self._last = asyncio.get_running_loop().create_task(self._atell(text, chunk, self._last))
+            telling = self._atell(text, chunk, self._last)
+            self._last = aio.started(telling, telling)
         else:
             from loopwright.drive import blocking
 
@@ -352,8 +355,27 @@ class TokenTeller:
                     raise
                 _log(target, "on_llm_new_token", error)
 
-    async def settle(self) -> None:
-        """Wait until every token has been told. Raises what a handler with `raise_error` raised."""
+    async def around(self, call: Awaitable[T]) -> T:
+        """What a call gives, once all its tokens are told: before its end, and before its error.
+
+        Of one that is cancelled, those that were not told yet never are. Raises what a handler with `raise_error`
+        raised, unless the call itself has failed.
+        """
+        try:
+            answer = await call
+        except Exception:
+            with suppress(Exception):
+                await self._settle()
+            raise
+        except BaseException:
+            if self._last is not None:
+                with suppress(RuntimeError):  # its loop is closed
+                    self._last.cancel()
+            raise
+        await self._settle()
+        return answer
+
+    async def _settle(self) -> None:
         if self._last is not None:
             await self._last
 

@@ -125,6 +125,10 @@ class Port(ABC):
         """
         return cast(T, await self.call(function, *args, is_async=True, **kwargs))
 
+    def unread(self) -> Port:
+        """This world for a coroutine that nobody steps who serves a reader, such as one that `finish` is given."""
+        return self
+
     async def after_abandoned(self, place: Any) -> None:
         """Wait until runs at `place` whose reader has gone without waiting for them have cleaned up."""
         return

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
+import threading
 from contextlib import aclosing, suppress
+from types import CodeType, FrameType
 from typing import Any
 
 import anyio
@@ -13,6 +16,8 @@ import pytest
 from loopwright.agents import create_agent
 from loopwright.checkpoint.memory import InMemorySaver
 from loopwright.checkpoint.sqlite import SqliteSaver
+from loopwright.config import get_stream_writer
+from loopwright.graph.writers import Writers
 from loopwright.testing import ScriptedModel, call, say
 from loopwright.tools import tool
 from tests.agents.worlds import is_valid, thread, until
@@ -264,3 +269,105 @@ def test_a_stream_of_words_that_is_dropped_in_a_cycle(elsewhere):
         gc.enable()
     assert count > 4
     assert noise == []
+
+
+def codes_of(frame: FrameType | None) -> list[CodeType]:
+    """What a thread is at."""
+    return [] if frame is None else [frame.f_code, *codes_of(frame.f_back)]
+
+
+class HeldSaver(InMemorySaver):
+    """Holds up what a run below writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held, self.release = threading.Event(), threading.Event()
+
+    def save(self, record: Any, changed: Any = None, claim: int | None = None) -> None:
+        if record.ns:
+            self.held.set()
+            assert self.release.wait(30)
+        super().save(record, changed, claim)
+
+
+def test_a_reader_that_is_cancelled_while_a_tool_below_saves_and_another_tells():
+    """The root waits for the write; what is told meanwhile has no reader, and is in nobody's way."""
+    saver = HeldSaver()
+    inner = create_agent(ScriptedModel("in", loop=True))
+
+    @tool
+    def ask() -> str:
+        """Ask an agent."""
+        return inner.invoke({"messages": "?"}).text
+
+    @tool
+    def tell() -> str:
+        """Tell something when the root waits."""
+        writer = get_stream_writer()
+        assert saver.held.wait(30)
+        writer("held")
+        while not any(Writers._wait.__code__ in codes_of(frame) for frame in sys._current_frames().values()):
+            saver.release.wait(0.001)  # others have to run meanwhile
+        for _ in range(5):
+            writer("late")
+            saver.release.wait(0.01)
+        saver.release.set()
+        return "told"
+
+    agent = create_agent(ScriptedModel([call("ask"), call("tell")], "fine"), [ask, tell], checkpointer=saver)
+
+    async def main() -> Any:
+        async def reading() -> None:
+            async for chunk in agent.astream({"messages": "go"}, thread(), stream_mode="custom"):
+                assert chunk == "held"
+                told.set()
+
+        told = asyncio.Event()
+        task = asyncio.create_task(reading())
+        await told.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return await agent.ainvoke({"messages": "and now?"}, thread())
+
+    result = asyncio.run(main())
+    assert (result.text, is_valid(result["messages"])) == ("fine", True)
+
+
+def test_a_reader_that_is_cancelled_gets_its_cancellation_and_no_item():
+    """Also where one has come in the moment before. Nothing of it is left for later."""
+    begun, go, written = threading.Event(), threading.Event(), threading.Event()
+
+    @tool
+    def work() -> str:
+        """Tell, and go on."""
+        writer = get_stream_writer()
+        begun.set()
+        assert go.wait(30)
+        writer("told")
+        written.set()
+        assert over.wait(30)
+        return "worked"
+
+    over = threading.Event()
+    agent = create_agent(ScriptedModel(call("work"), "fine"), [work])
+
+    async def main() -> None:
+        async def reading() -> None:
+            await anext(stream)
+
+        stream = agent.astream({"messages": "go"}, stream_mode="custom")
+        task = asyncio.create_task(reading())
+        await asyncio.to_thread(begun.wait, 30)
+        go.set()
+        assert written.wait(30)  # the loop stands still meanwhile, so the reader has not heard of it
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+
+    try:
+        asyncio.run(main())
+    finally:
+        over.set()

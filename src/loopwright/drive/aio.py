@@ -31,7 +31,7 @@ from loopwright.drive.threads import start
 from loopwright.errors import RunCancelled, UsageError
 from loopwright.port import PAUSE, pause
 
-__all__ = ["AioPort", "AioStream", "run"]
+__all__ = ["AioPort", "AioStream", "run", "started"]
 
 T = TypeVar("T")
 
@@ -181,6 +181,10 @@ class AioStream(AsyncIterator[Any]):
                     self._live = await self._wait(yielded)
             except StopIteration:
                 self._live = False
+            except asyncio.CancelledError:  # the reader's own: those of the run have another form by now
+                self._live = False
+                self._outbox.close()
+                raise
             except BaseException as error:  # noqa: BLE001 - raised once the reader has what came before it
                 self._live, self._failure = False, error
                 if isinstance(error, StopAsyncIteration):  # raised as it is, it would be the end of a sound stream
@@ -376,7 +380,7 @@ class AioPort(StandingPort):
         return _Desk()
 
     def _begin(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        return _started(run(coroutine, self.outbox), coroutine)
+        return started(run(coroutine, self.outbox), coroutine)
 
     async def _caught(self, coroutine: Awaitable[T]) -> T | BaseException:
         try:
@@ -415,7 +419,7 @@ class AioPort(StandingPort):
 
         def begin(_: Counter) -> asyncio.Task[Any]:
             coroutine = make()
-            return _started(awaited(Guest(coroutine, copy_context())), coroutine)
+            return started(awaited(Guest(coroutine, copy_context())), coroutine)
 
         return await self._join(begin, timeout_s)
 
@@ -427,7 +431,7 @@ class AioPort(StandingPort):
     async def finish(self, function: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any) -> T:
         asyncio.get_running_loop()  # raises before there is a coroutine that nobody would await
         coroutine = function(*args, **kwargs)
-        task = _started(awaited(Guest(coroutine, copy_context())), coroutine)
+        task = started(awaited(Guest(coroutine, copy_context())), coroutine)
         try:
             await _outlasting([task])
         except asyncio.CancelledError:
@@ -445,8 +449,8 @@ class AioPort(StandingPort):
             await asyncio.wait(tasks)
 
 
-def _started(work: Coroutine[Any, Any, T], inner: Coroutine[Any, Any, Any]) -> asyncio.Task[T]:
-    """A task of ours. However it ends, asyncio finds nothing to complain of: who waits for it looks, or does not."""
+def started(work: Coroutine[Any, Any, T], inner: Coroutine[Any, Any, Any]) -> asyncio.Task[T]:
+    """A task of ours, around `inner`. However it ends, and whoever looks, asyncio has nothing to complain of."""
 
     def over(task: asyncio.Task[T]) -> None:
         inner.close()  # one that was cancelled first has never begun

@@ -67,6 +67,9 @@ class StandingPort(Port):
     def unattended(self) -> bool:
         return self.outbox is not None and self.outbox.dropped
 
+    def unread(self) -> StandingPort:
+        return type(self)()
+
     @abstractmethod
     def _desk(self) -> Counter:
         """Where this run will wait."""

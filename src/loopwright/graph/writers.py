@@ -54,7 +54,7 @@ class Writers:
             self._open = False
             busy = self._busy
         if busy and port.asynchronous:
-            await port.finish(self._calm, port)
+            await port.finish(self._calm, port.unread())
         elif busy:
             await self._calm(port)
 

@@ -222,9 +222,8 @@ class BaseChatModel(BaseModel, ModelLike):
         if teller is not None:
             take = _telling(take, teller.tell)
         wanted = None if on_chunk is None and not getattr(self, "streaming", False) else take
-        answer = await self.answer(port, messages, stop=stop, kwargs=kwargs, take=wanted)
-        if teller is not None:
-            await teller.settle()
+        call = self.answer(port, messages, stop=stop, kwargs=kwargs, take=wanted)
+        answer = await (call if teller is None else teller.around(call))
         return settled(finish() if answer is None else answer, port.new_id)
 
     def _consume(
